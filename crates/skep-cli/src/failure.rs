@@ -32,6 +32,8 @@ pub struct Failure {
     /// The first line, where "could not …" would not say it.
     pub headline: Option<String>,
     pub why: String,
+    /// The hive's word for programs, where it refused.
+    pub code: Option<String>,
     /// The next command to try, or what else to do.
     pub next: Option<String>,
 }
@@ -39,11 +41,16 @@ pub struct Failure {
 impl Failure {
     pub fn new(exit: Exit, attempted: impl Into<String>, why: impl Into<String>) -> Self {
         let (attempted, why) = (attempted.into(), why.into());
-        Self { exit, attempted, headline: None, why, next: None }
+        Self { exit, attempted, headline: None, why, code: None, next: None }
     }
 
     pub fn headline(mut self, headline: impl Into<String>) -> Self {
         self.headline = Some(headline.into());
+        self
+    }
+
+    pub fn code(mut self, code: &str) -> Self {
+        self.code = Some(code.to_owned());
         self
     }
 

@@ -204,25 +204,28 @@ pub(crate) fn from_transport(error: &reqwest::Error) -> ModelError {
 
 /// What people can do something about. The library's own words hold addresses, so they are only
 /// looked at.
-fn unreached(error: &reqwest::Error) -> Option<&'static str> {
+fn unreached(error: &reqwest::Error) -> Option<String> {
+    let host = error.url().and_then(|url| url.host_str()).unwrap_or("the address");
     if error.is_timeout() {
-        return Some("nothing answers there in time");
+        return Some(format!("nothing answers at {host} in time"));
     }
     let mut cause: Option<&dyn std::error::Error> = Some(error);
     while let Some(found) = cause {
         let kind = found.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
         let words = found.to_string();
         if kind == Some(std::io::ErrorKind::ConnectionRefused) {
-            return Some("the connection is refused; does the server run, and is api_url right?");
+            return Some(format!(
+                "the connection is refused by {host}; does the server run, and is api_url right?"
+            ));
         }
         if words.contains("dns error") {
-            return Some("its name is not known; check api_url and the network");
+            return Some(format!("the host {host} is not known; check api_url and the network"));
         }
         if words.contains("certificate") {
-            return Some("its certificate is not trusted here");
+            return Some(format!("the certificate of {host} is not trusted here"));
         }
         if words.contains("InvalidContentType") || words.contains("corrupt message") {
-            return Some("it does not speak TLS; is api_url to begin with http://?");
+            return Some(format!("{host} does not speak TLS; is api_url to begin with http://?"));
         }
         cause = found.source();
     }
@@ -278,7 +281,8 @@ fn rejected(detail: &Detail, key: &str, number: &str) -> ModelError {
 /// What the vendor says about it, after a colon.
 fn reason(detail: &Detail, key: &str) -> String {
     let explanation = explanation(&detail.message, key);
-    if explanation.is_empty() { explanation } else { format!(": {explanation}") }
+    let explanation = explanation.trim_end_matches('.');
+    if explanation.is_empty() { String::new() } else { format!(": {explanation}") }
 }
 
 fn explanation(message: &str, key: &str) -> String {

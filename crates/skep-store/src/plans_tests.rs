@@ -443,6 +443,7 @@ impl Story {
             at,
             session: SessionId::new(session),
             key: SessionKey::new("fork"),
+            spoken: Vec::new(),
             now: 8,
         };
         assert!(self.store.write(fork(Some(2), "no")).await.is_err());

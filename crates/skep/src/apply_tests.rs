@@ -182,6 +182,10 @@ async fn an_emptied_file_does_not_bring_an_older_policy_back() {
         let agent = lab.hive.settings().agent(&AgentName::new(name)).unwrap();
         agent.policy.broken.is_some()
     };
+    let told = async |name: &str| {
+        let agents = lab.hive.agents(&Sight::All).await.unwrap();
+        agents.into_iter().find(|agent| agent.name.as_str() == name).unwrap().policy_error
+    };
     let read = async || {
         let reading = lab.applier.read(&ReadScope::Home).await;
         assert!(lab.applier.install(reading, None).await.unwrap());
@@ -204,6 +208,8 @@ async fn an_emptied_file_does_not_bring_an_older_policy_back() {
             }
             assert_eq!(broken("a0"), expected, "{alone} {text:?}");
             assert!(!broken("a1"), "{alone} {text:?}");
+            let place = told("a0").await.is_some_and(|why| why.contains("a0/config.yaml:2"));
+            assert_eq!((place, told("a1").await), (expected, None), "{alone} {text:?}");
         }
     }
     let hive = |effect: &str| format!("defaults: {{policy: {{run: {effect}}}}}\n");

@@ -78,7 +78,7 @@ enum RootCommand {
     #[command(
         subcommand,
         after_help = "Examples:
-  skep config check              list every error, without starting anything
+  skep config check              the first error of each file, without a start
   skep config schema providers   the JSON Schema of providers.yaml"
     )]
     Config(config::ConfigCommand),
@@ -162,7 +162,7 @@ enum RootCommand {
     Calls(calls::CallsCommand),
     /// Sign a browser in to the dashboard
     Link(link::LinkArgs),
-    /// List, fork and summarise conversations
+    /// List, name, pin, archive, delete, fork and summarise conversations
     #[command(
         subcommand,
         after_help = "Examples:

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use serde_json::json;
 use skep_cli::hive::Home;
 use skep_cli::print::output;
+use skep_core::settings::AgentState;
 
 use crate::home::LoadedHome;
 
@@ -34,12 +35,20 @@ pub fn announce(home: &Home, loaded: &LoadedHome, plate: &StartNotice) {
     }
     let usual = Home::locate(None).is_ok_and(|usual| usual == *home);
     let flag = if usual { String::new() } else { format!(" --home {}", home.root().display()) };
+    let agents = || loaded.settings.agents.iter();
+    let able = |name: &str| {
+        agents().any(|(it, state)| it.as_str() == name && matches!(state, AgentState::Active(_)))
+    };
+    let first = agents().map(|(name, _)| name.as_str()).find(|name| able(name));
+    let first = if able("main") { Some("main") } else { first };
+    let send = first.map_or_else(String::new, |name| {
+        format!("send a message: skep{flag} send {name} \"hello\" --wait\n")
+    });
     let mut text = format!(
         "{LISTENING}http://{address}\n\
          dashboard, this link works once: {link}\n\
          model: {}\n\
-         send a message: skep{flag} send main \"hello\" --wait\n\
-         settings and files: {}",
+         {send}settings and files: {}",
         loaded.settings.model_note,
         home.root().display()
     );

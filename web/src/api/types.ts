@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum 27e84f94ddc7b161.
+// Do not edit; checksum 6b108b9457fa8c82.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -36,6 +36,8 @@ export interface AgentInfo {
   sandbox?: string | null;
   /** Tools in its list or rules that are not there now: whoever brings them is not there either. */
   missing_tools?: string[];
+  /** Where and why its policy cannot be read: all of its tool calls are denied. For those who see the whole hive. */
+  policy_error?: string | null;
   work?: WorkInfo | null;
 }
 
@@ -909,6 +911,9 @@ export interface FileChanges {
   cut: boolean;
 }
 
+/** The bytes of a file. */
+export type FileContent = string;
+
 export type FindingKind = "changed" | "foreign" | "removed" | "reordered" | "cut_off" | "rewritten" | "head" | "break";
 
 /** A message followed to its end. */
@@ -1402,8 +1407,11 @@ export interface Receipt {
   item_id: ItemId;
   agent: AgentName;
   session_key: SessionKey;
+  session?: SessionId | null;
   state: AckState;
   note?: string | null;
+  /** The same id and body had been accepted before; absent where not. */
+  joined?: boolean;
 }
 
 export type Resolution = "happened" | "did_not" | "run_again";
@@ -1472,6 +1480,8 @@ export interface SearchHit {
   seq: number;
   timestamp: i64;
   role: MessageRole;
+  /** The name of whoever sent it; absent for your own messages and for answers. */
+  sender?: string | null;
   /** The part of the text around the first match. */
   excerpt: string;
   /** Where it begins in the text, in characters. */

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::status::{missing_tools, work};
 use crate::failure::{Exit, Failure};
-use crate::hive::{Client, Globals, Home, escaped};
+use crate::hive::{CallError, Client, Globals, Home, escaped};
 use crate::print::{Tone, foreign, items, table, text, toned};
 
 /// How long a running hive may take to notice a new folder.
@@ -90,7 +90,10 @@ where
 
 pub async fn agents(client: &Client, attempted: &str) -> Result<Vec<Value>, Failure> {
     let told = client.fetch("/api/v1/agents", attempted).await?;
-    Ok(told["agents"].as_array().cloned().unwrap_or_default())
+    told["agents"].as_array().cloned().ok_or_else(|| {
+        let why = "it has no list of agents".to_owned();
+        client.failure(attempted, CallError::Strange(why))
+    })
 }
 
 async fn list(globals: &Globals) -> Result<(), Failure> {
@@ -130,6 +133,8 @@ pub fn lines(agent: &Value) -> Vec<String> {
     lines.extend(described.map(|text| format!("for     {}", foreign(text))));
     lines.push(format!("engine  {} · {}", text(&agent["engine"]), text(&agent["model"])));
     lines.extend(missing_tools(agent).map(|names| format!("lacks   {names} (not there now)")));
+    let denied = agent["policy_error"].as_str();
+    lines.extend(denied.map(|why| format!("policy  all tool calls are denied: {}", foreign(why))));
     let able = agent["capabilities"].as_object().into_iter().flatten();
     let able: Vec<&str> =
         able.filter(|(_, can)| **can == true).map(|(name, _)| name.as_str()).collect();
@@ -179,10 +184,20 @@ async fn stop(agent: &str, session: &str, globals: &Globals) -> Result<(), Failu
     let path = format!("/api/v1/agents/{}/stop", escaped(agent));
     let told =
         client.submit(&path, &json!({ "session_key": session }), format!("stop {agent}")).await?;
-    let line = match told["stopped"] == true {
-        true => format!("stopping the turn of {agent} / {session}"),
-        false => format!("nothing runs in {agent} / {session}"),
+    let lines = match told["stopped"] == true {
+        true => vec![format!("stopping the turn of {agent} / {session}")],
+        false => {
+            let state = client.fetch("/api/v1/state", format!("stop {agent}")).await?;
+            let turns = items(&state["turns"]).iter().filter(|turn| turn["agent"] == agent);
+            let elsewhere = turns.map(|turn| {
+                let key = text(&turn["session_key"]);
+                globals.commands(&format!(
+                    "  it works in {key}: skep agent stop {agent} --session {key}"
+                ))
+            });
+            [format!("nothing runs in {agent} / {session}")].into_iter().chain(elsewhere).collect()
+        }
     };
-    globals.print(&told, [line]);
+    globals.print(&told, lines);
     Ok(())
 }

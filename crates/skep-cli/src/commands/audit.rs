@@ -133,7 +133,10 @@ fn details(row: &Value) -> String {
     match (refused, row["arguments"].as_object()) {
         (Some((stage, word)), _) => format!("{stage}: {word}"),
         (None, Some(change)) if row["kind"] == "change" => {
-            let told = change.iter().filter_map(|(key, value)| Some((key, plain(value)?)));
+            let told = change.iter().filter_map(|(key, value)| {
+                let at = value.as_i64().filter(|_| key == "until");
+                Some((key, at.map_or_else(|| plain(value), |_| Some(stamp(value)))?))
+            });
             let told = told.map(|(key, value)| format!("{}: {value}", key.replace('_', " ")));
             told.collect::<Vec<_>>().join(", ")
         }
@@ -245,5 +248,11 @@ async fn export(globals: &Globals, out: Option<PathBuf>) -> Result<(), Failure> 
         file.write_all(lines.as_bytes()).map_err(|error| failed(error.to_string()))?;
         begun.drain(..whole);
     }
-    file.write_all(&begun).and_then(|()| file.flush()).map_err(|error| failed(error.to_string()))
+    let ended = file.write_all(&begun).and_then(|()| file.flush());
+    ended.map_err(|error| failed(error.to_string()))?;
+    if let Some(path) = out {
+        let path = path.display().to_string();
+        globals.print(&serde_json::json!({ "out": path }), [format!("wrote {}", foreign(&path))]);
+    }
+    Ok(())
 }

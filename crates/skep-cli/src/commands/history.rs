@@ -9,7 +9,7 @@ use skep_core::message::Usage;
 use skep_guard::clock;
 
 use crate::failure::Failure;
-use crate::hive::{Client, Globals, escaped, with_query};
+use crate::hive::{Client, Globals, IdList, escaped, with_query};
 use crate::print::{Tone, foreign, items, outcome, output, stamp, text, toned};
 
 #[derive(Subcommand)]
@@ -28,11 +28,12 @@ pub enum HistoryCommand {
 #[command(after_help = "Examples:
   skep history show main
   skep history show main --view full --limit 20
+  skep history show main --session 0190a3…   a conversation by its id, also an archived one
   skep history show main --before 120        the messages before number 120")]
 pub struct HistoryShowArgs {
     /// The agent
     agent: String,
-    /// Session key of the conversation
+    /// The conversation: its session key, its id or a unique prefix of that
     #[arg(long, default_value = "main", value_name = "KEY")]
     session: String,
     /// simple: messages only; full: every step
@@ -57,17 +58,22 @@ pub async fn run(command: HistoryCommand, globals: &Globals) -> Result<(), Failu
 
 async fn show(show: HistoryShowArgs, globals: &Globals) -> Result<(), Failure> {
     let client = Client::open(globals)?;
-    let path = with_query(
-        &format!("/api/v1/agents/{}/history", escaped(&show.agent)),
-        [
-            ("session_key", Some(show.session)),
+    let place = |named: &'static str, value: &str| {
+        let parts = [
+            (named, Some(value.to_owned())),
             ("view", Some(show.view.clone())),
             ("limit", Some(show.limit.to_string())),
             ("before", show.before.map(|before| before.to_string())),
-        ],
-    );
+        ];
+        with_query(&format!("/api/v1/agents/{}/history", escaped(&show.agent)), parts)
+    };
     let attempted = format!("read the history of {}", show.agent);
-    let page = client.fetch(&path, attempted).await?;
+    let mut page = client.fetch(&place("session_key", &show.session), attempted.clone()).await?;
+    // Nothing was said there yet, or it is no key.
+    if page["session"].is_null() && show.session != "main" {
+        let id = IdList::session(&client, &show.agent, &show.session).await?;
+        page = client.fetch(&place("session", &id), attempted).await?;
+    }
     let messages = items(&page["messages"]);
     if messages.is_empty() && !globals.json {
         output::note("no messages yet");

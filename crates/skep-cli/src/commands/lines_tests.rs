@@ -97,12 +97,20 @@ fn history_shows_every_block() {
 fn status_says_what_is_in_force_instead_of_a_file_with_a_mistake() {
     let problem = |name: &str| json!({"file": format!("/h/teams/{name}/config.yaml"), "text": "x"});
     let state = json!({
-        "hive": {"config": {"problems": [problem("cto"), problem("main")]}},
-        "agents": [{"name": "main", "status": "active"}, {"name": "cto", "status": "failed"}],
+        "hive": {"config": {"problems": [
+            problem("cto"), problem("main"), {"file": "/h/teams/ops/config.yaml", "text": "y"},
+        ]}},
+        "agents": [
+            {"name": "main", "status": "active"},
+            {"name": "cto", "status": "failed"},
+            {"name": "ops", "status": "active", "policy_error": "y"},
+            {"name": "web", "status": "active", "policy_error": "y"},
+        ],
     });
     let lines = status::lines(&state);
     let config: Vec<&String> = lines.iter().filter(|line| line.starts_with("config")).collect();
     let expected = [
+        "config all tool calls of ops, web are denied: y",
         "config not in force, cto is disabled: x",
         "config not in force, the version before it goes on: x",
     ];

@@ -255,7 +255,9 @@ fn has_ended(followed: &Value) -> bool {
 
 fn accepted(globals: &Globals, receipt: &Value) {
     let text = |key: &str| receipt[key].as_str().unwrap_or("?").to_owned();
-    let mut lines = vec![format!("accepted ({}), message {}", text("state"), text("message_id"))];
+    let before = if receipt["joined"] == true { " before" } else { "" };
+    let (state, id) = (text("state"), text("message_id"));
+    let mut lines = vec![format!("accepted{before} ({state}), message {id}")];
     lines.extend(receipt["note"].as_str().map(foreign));
     globals.print(receipt, lines);
 }

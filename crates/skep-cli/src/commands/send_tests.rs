@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::fake_hive::{Answer, FakeHive};
 use crate::{Exit, Failure};
@@ -152,12 +152,28 @@ async fn down_asks_and_waits_until_nobody_answers() {
 
 #[tokio::test]
 async fn history_asks_for_what_was_named() {
-    let page = json!({ "messages": [], "session": null, "view": "full" });
-    let hive = FakeHive::start(vec![Answer::Json(200, page)]);
+    let page = |session: Value| {
+        Answer::Json(200, json!({ "messages": [], "session": session, "view": "full" }))
+    };
+    let breaks = Answer::Json(200, json!({ "cache_breaks": [] }));
+    let hive = FakeHive::start(vec![page("s".into()), breaks]);
     let command = "history show main --session a/b --view full --limit 3 --before 9";
     hive.skep(&command.split(' ').collect::<Vec<_>>()).await.unwrap();
     let line = "GET /api/v1/agents/main/history?session_key=a%2Fb&view=full&limit=3&before=9";
-    assert_eq!(lines(&hive), [line]);
+    assert_eq!(lines(&hive).first().map(String::as_str), Some(line));
+
+    // Not a key: the beginning of an id, or nothing at all.
+    let id = "01a1e526-2c7b-7a31-8b1c-5a4f7e2d9c01";
+    let list = || Answer::Json(200, json!({ "sessions": [{ "id": id }] }));
+    let none = || page(Value::Null);
+    let hive = FakeHive::start(vec![none(), none(), list(), page(id.into())]);
+    hive.skep(&["history", "show", "main", "--session", "01a1e5"]).await.unwrap();
+    let last = format!("GET /api/v1/agents/main/history?session={id}&view=simple&limit=50");
+    assert_eq!(lines(&hive).last(), Some(&last));
+    let hive = FakeHive::start(vec![none(), none(), list()]);
+    let failure = hive.skep(&["history", "show", "main", "--session", "typo"]).await.unwrap_err();
+    let said = (failure.exit, failure.next.as_deref());
+    assert_eq!(said, (Exit::Failed, Some("skep session list main")), "{failure}");
 }
 
 /// The beginning of an id that meant another approval, or is a slip, decides nothing.

@@ -1,6 +1,7 @@
 //! `skep session`: the conversations of an agent, what a person does with one, and forks.
 
 use std::io::IsTerminal;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -8,6 +9,9 @@ use serde_json::{Value, json};
 use crate::failure::{Exit, Failure};
 use crate::hive::{Client, Globals, IdList, escaped, with_query};
 use crate::print::{Tone, counted, foreign, items, output, stamp, text_or_empty, time, toned};
+
+/// A hive waits no longer for a summary.
+const LONGEST: Duration = Duration::from_secs(600);
 
 #[derive(Subcommand)]
 pub enum SessionCommand {
@@ -35,6 +39,7 @@ pub enum SessionCommand {
     /// Delete a conversation; the audit log and costs are kept
     #[command(after_help = "Examples:
   skep session delete 0190a3…
+  skep session delete cli-7               by its session key
   skep session delete 0190a3… --yes       without a question")]
     Delete {
         #[command(flatten)]
@@ -81,7 +86,8 @@ pub struct SessionMarkArgs {
 /// One conversation.
 #[derive(Args)]
 pub struct SessionArgs {
-    /// The id of the conversation, as `skep session list` shows it, or a unique prefix
+    /// The id of the conversation, as `skep session list` shows it, a unique prefix, or its
+    /// session key
     id: String,
     /// The agent
     #[arg(long, default_value = "main")]
@@ -170,7 +176,7 @@ async fn show_list(
 impl SessionArgs {
     /// Its address, and what is attempted.
     async fn place(&self, verb: &str, client: &Client) -> Result<(String, String), Failure> {
-        let id = IdList::sessions(&self.agent).whole(client, &self.id).await?;
+        let id = IdList::session(client, &self.agent, &self.id).await?;
         let (agent, id) = (escaped(&self.agent), escaped(&id));
         let attempted = format!("{verb} the conversation {}", self.id);
         Ok((format!("/api/v1/agents/{agent}/sessions/{id}"), attempted))
@@ -302,9 +308,10 @@ async fn make_notes(
     client: &Client,
 ) -> Result<(), Failure> {
     let (path, attempted) = compact.which.place("summarise", client).await?;
-    let path = format!("{path}/compact?wait=true&timeout=600");
+    let path = format!("{path}/compact?wait=true&timeout={}", LONGEST.as_secs());
     let body = json!({ "keep": compact.keep });
-    let ended = client.submit(&path, &body, attempted.clone()).await?;
+    let ended = client.post_waiting(&path, &body, LONGEST).await;
+    let ended = ended.map_err(|error| client.failure(attempted.clone(), error))?;
     if globals.json {
         output::json(&ended);
     }

@@ -76,8 +76,19 @@ pub fn store_trouble(state: &Value) -> Option<&'static str> {
 
 /// Differences between the files and the settings in force.
 fn config(config: &Value, agents: &[Value]) -> Vec<String> {
+    let denied = |agent: &&Value| agent["policy_error"].is_string();
+    let mut errors: Vec<&Value> =
+        agents.iter().filter(denied).map(|agent| &agent["policy_error"]).collect();
+    errors.dedup();
     let mut lines = Vec::new();
-    for problem in items(&config["problems"]) {
+    for error in &errors {
+        let of = agents.iter().filter(|agent| agent["policy_error"] == **error);
+        let of: Vec<String> = of.map(|agent| text(&agent["name"])).collect();
+        let denied = format!("all tool calls of {} are denied", of.join(", "));
+        lines.push(format!("config {}: {}", toned(&denied, Tone::Bad), text(error)));
+    }
+    let others = items(&config["problems"]).iter();
+    for problem in others.filter(|problem| !errors.contains(&&problem["text"])) {
         let file = problem["file"].as_str().unwrap_or_default();
         // An agent whose file was wrong at the start has no version before it.
         let mut failed = agents.iter().filter(|agent| agent["status"] == "failed");
@@ -126,9 +137,11 @@ fn spend(spend: &Value) -> Option<String> {
             format!("{spent} for {}, {tokens}", calls(all))
         }
     };
-    if let Some(unsettled) =
-        money(&spend["unsettled_cost"]).filter(|_| number("unsettled_tokens") > 0)
-    {
+    if number("unsettled_tokens") > 0 {
+        let cost = money(&spend["unsettled_cost"]);
+        let cost = cost.filter(|_| spend["unsettled_cost"].as_f64() > Some(0.0));
+        let tokens = || counted(number("unsettled_tokens"), "token", "tokens");
+        let unsettled = cost.unwrap_or_else(tokens);
         text.push_str(&format!(", and up to {unsettled} of calls that broke off"));
     }
     let limits = &spend["limits"];

@@ -142,7 +142,17 @@ impl Client {
         .await
     }
 
-    /// The same with a streamed answer.
+    /// The same, for an answer that may take until `wait` has passed.
+    pub async fn post_waiting(
+        &self,
+        path: &str,
+        body: &Value,
+        wait: Duration,
+    ) -> Result<Value, CallError> {
+        self.json(self.request(Method::POST, path).timeout(wait + ANSWER).json(body)).await
+    }
+
+    /// `post` with a streamed answer.
     pub async fn post_for_stream(
         &self,
         path: &str,
@@ -243,7 +253,7 @@ impl Client {
                         .to_owned(),
                     _ => format!("{detail} ({code})"),
                 };
-                let failure = Failure::new(exit, attempted, why);
+                let failure = Failure::new(exit, attempted, why).code(&code);
                 match (status, code.as_str()) {
                     (401 | 403, _) if matches!(self.door, Transport::Web { .. }) => {
                         failure.next(NEW_TOKEN)

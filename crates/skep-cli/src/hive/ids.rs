@@ -57,9 +57,31 @@ impl IdList {
         Self::at("/api/v1/calls/unknown", ("calls", "turn"), "skep calls list")
     }
 
-    pub fn sessions(agent: &str) -> Self {
+    fn sessions(agent: &str) -> Self {
         let path = format!("/api/v1/agents/{}/sessions", escaped(agent));
         Self::at(&path, ("sessions", "id"), &format!("skep session list {agent}"))
+    }
+
+    /// The id of a conversation of the agent, by its key, its id or a beginning of that.
+    pub async fn session(client: &Client, agent: &str, given: &str) -> Result<String, Failure> {
+        let path = format!("/api/v1/agents/{}/history", escaped(agent));
+        let key = ("session_key", Some(given.to_owned()));
+        let path = with_query(&path, [key, ("limit", Some("1".to_owned()))]);
+        // What cannot be a key is refused; it may be an id all the same.
+        let page = client.get(&path).await.unwrap_or_default();
+        if let Some(id) = page["session"].as_str() {
+            return Ok(id.to_owned());
+        }
+        let list = Self::sessions(agent);
+        let id = list.whole(client, given).await?;
+        match id.len() >= WHOLE {
+            true => Ok(id),
+            false => {
+                let why = format!("{agent} has no conversation with this key or id");
+                let failure = Failure::new(Exit::Failed, format!("find '{given}'"), why);
+                Err(failure.next(list.shown_by))
+            }
+        }
     }
 
     /// Revokes the one with this id.

@@ -130,7 +130,7 @@ pub fn failure(failure: &Failure, as_json: bool) -> ExitCode {
     if as_json {
         let error = json!({ "error": {
             "attempted": failure.attempted, "why": failure.why, "next": failure.next,
-            "exit": failure.exit.code(),
+            "code": failure.code, "exit": failure.exit.code(),
         }});
         note(escaped(error.to_string()));
     } else {

@@ -113,7 +113,7 @@ impl Think {
 /// How a profile's vendor is reached, without anything secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VendorAddress {
-    /// Scheme, host and port; nothing where no address is dialled.
+    /// Scheme, host, port and path; nothing where no address is dialled.
     pub address: Option<String>,
     /// Where the key comes from, in words.
     pub key: String,

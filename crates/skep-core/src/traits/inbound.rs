@@ -6,7 +6,9 @@ use utoipa::ToSchema;
 use crate::settings::{QueueMode, Think};
 use crate::vocab::file::Attachment;
 use crate::vocab::frame::Frame;
-use crate::vocab::ids::{AgentName, ChannelId, ItemId, MessageId, Principal, SessionKey};
+use crate::vocab::ids::{
+    AgentName, ChannelId, ItemId, MessageId, Principal, SessionId, SessionKey,
+};
 use crate::vocab::words::words;
 
 /// A message on its way in.
@@ -53,11 +55,14 @@ pub struct Receipt {
     pub item_id: ItemId,
     pub agent: AgentName,
     pub session_key: SessionKey,
+    /// The new conversation, where an answer is regenerated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
     pub state: AckState,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// The same id and body had been accepted before.
-    #[serde(skip)]
+    /// The same id and body had been accepted before; absent where not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub joined: bool,
     /// The frames that answered it then.
     #[serde(skip)]

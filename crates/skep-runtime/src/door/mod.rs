@@ -226,6 +226,10 @@ pub struct AgentInfo {
     /// Tools in its list or rules that are not there now: whoever brings them is not there either.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing_tools: Vec<String>,
+    /// Where and why its policy cannot be read: all of its tool calls are denied. For those who see
+    /// the whole hive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy_error: Option<String>,
     /// What it has to do; for those who see all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub work: Option<WorkInfo>,

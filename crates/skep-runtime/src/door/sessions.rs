@@ -186,6 +186,9 @@ pub struct SearchHit {
     pub seq: i64,
     pub timestamp: Millis,
     pub role: Role,
+    /// The name of whoever sent it; absent for your own messages and for answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sender: Option<String>,
     /// The part of the text around the first match.
     pub excerpt: String,
     /// Where it begins in the text, in characters.

@@ -12,11 +12,11 @@ use skep_store::item_views::{self, CancelItem, Cancelled, Retry};
 use skep_store::sessions::ForkSession;
 use skep_store::waits::RetryNow;
 use skep_store::watch::{self, CallRow, ItemRow};
-use skep_store::{files, history, outbox};
+use skep_store::{files, history, outbox, search};
 
 use crate::door::{
-    DoorError, EarlierCall, ErrorKind, Inbound, InboxItem, ItemInfo, MessageFailure, Receipt,
-    Sight, Source,
+    Credential, DoorError, EarlierCall, ErrorKind, Inbound, InboxItem, ItemInfo, MessageFailure,
+    Receipt, Sight, Source,
 };
 use crate::hive::{Hive, door_error};
 use crate::intake::{Opens, ReceiptDraft, accepted};
@@ -134,6 +134,7 @@ impl Hive {
         session: &SessionId,
         key: Option<String>,
         principal: &Principal,
+        credential: &Credential,
         sight: &Sight,
     ) -> Result<Receipt, DoorError> {
         let (agent, agent_name, row) = self.seen_session(agent, session, sight).await?;
@@ -145,6 +146,11 @@ impl Hive {
         // An imported one names an item of another hive.
         let found = read.await.map_err(door_error)?.filter(|(_, item)| item.agent == agent);
         let (seq, item) = found.ok_or_else(not_kept)?;
+        let of = session.clone();
+        let read = self
+            .shared
+            .store
+            .read_long(credential.name(), async move |conn| search::rows_of(conn, &of).await);
         let fork = ForkSession {
             agent,
             agent_name,
@@ -152,11 +158,17 @@ impl Hive {
             at: Some(seq - 1),
             session: SessionId(random::uuid().to_string()),
             key: row.key.clone(),
+            spoken: read.await.map_err(door_error)?,
             now: clock::now_ms(),
         };
         // In a fork it may come from another conversation.
-        let item = ItemRow { session_key: row.key, ..item };
-        self.send_again(item, Some(fork), key, principal, sight).await
+        let item = ItemRow { session_key: row.key.clone(), ..item };
+        let receipt = self.send_again(item, Some(fork), key, principal, sight).await?;
+        let read = self
+            .shared
+            .store
+            .read(async |conn| history::session_of_key(conn, agent, &row.key).await);
+        Ok(Receipt { session: read.await.map_err(door_error)?, ..receipt })
     }
 
     async fn send_again(

@@ -21,7 +21,13 @@ impl Hive {
         let FileWriters { profile: prepare, .. } = self.writers()?;
         let key = draft.key.as_ref();
         let ProfileDraft { name, provider, model, api_url, .. } = &draft;
-        let which = if key.is_some() { "replaced" } else { "kept" };
+        let had = self.providers().iter().any(|it| it.name == *name && it.key != "none");
+        let which = match (key.is_some(), had) {
+            (true, true) => "replaced",
+            (true, false) => "given",
+            (false, true) => "kept",
+            (false, false) => "none",
+        };
         let mut what = json!({"profile": name, "provider": provider, "model": model,
             "api_url": api_url, "key": which});
         // Before anything can repeat it.
@@ -32,7 +38,8 @@ impl Hive {
         let drafted = prepare(draft).await.map_err(invalid)?;
         let tried = self.try_profile(&drafted.profile, &*drafted.provider).await;
         if let Some(failure) = tried.error {
-            let text = format!("{}. Not saved.", failure.error.trim_end_matches('.'));
+            let end = if failure.error.ends_with(['.', '?', '!']) { "" } else { "." };
+            let text = format!("{}{end} Not saved.", failure.error);
             return Err(DoorError::new(ErrorKind::Conflict, "profile_test_failed", text));
         }
         drafted.save.await.map_err(not_saved)?;

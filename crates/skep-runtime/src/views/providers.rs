@@ -137,15 +137,24 @@ async fn ask(
     mut hold: Hold,
 ) -> Result<Usage, MessageFailure> {
     let mut answer = provider.call(Arc::clone(&request));
+    let mut heard = false;
     while let Some(event) = answer.next().await {
         match event {
+            Ok(ModelEvent::End(meta)) if !heard && meta.usage.output == 0 => {
+                hold.answered(count::plausible(meta.usage, &request));
+                let text = "the model's answer is empty; check the name of the model".to_owned();
+                return Err(failure(&ModelError::Rejected { text }));
+            }
             Ok(ModelEvent::End(meta)) => {
                 let usage = count::plausible(meta.usage, &request);
                 let usage = usage.priced(profile.price.as_ref());
                 hold.answered(usage);
                 return Ok(usage);
             }
-            Ok(_) => hold.hear(1),
+            Ok(_) => {
+                heard = true;
+                hold.hear(1);
+            }
             Err(error) => {
                 hold.failed();
                 return Err(failure(&error));

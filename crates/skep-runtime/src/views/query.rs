@@ -169,6 +169,7 @@ impl Hive {
                 capabilities: None,
                 sandbox: None,
                 missing_tools: Vec::new(),
+                policy_error: None,
                 work: count.map(|count| count.map(work).unwrap_or_default()),
             };
             match state {
@@ -179,6 +180,7 @@ impl Hive {
                     info.engine = agent.engine.clone();
                     info.sandbox = Some(agent.sandbox.level.as_str());
                     info.missing_tools = active.toolbox.missing(agent);
+                    info.policy_error = counts.and(agent.policy.broken.clone());
                     if let Some(engine) = active.engine(agent) {
                         info.model = engine.resolve_display_model(agent);
                         info.capabilities = Some(engine.capabilities());

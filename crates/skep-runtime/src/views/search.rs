@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use skep_core::ids::Principal;
 use skep_core::query;
 use skep_store::search::{self, Hit, IndexSpoken, MARK, Search};
 use skep_store::sessions;
@@ -25,7 +26,7 @@ impl Hive {
     pub async fn search(
         &self,
         wish: SearchWish,
-        credential: &Credential,
+        (reader, credential): (&Principal, &Credential),
         sight: &Sight,
     ) -> Result<SearchPage, DoorError> {
         let query = query::parse(&wish.query)
@@ -60,10 +61,20 @@ impl Hive {
         };
         let full = u32::try_from(found.len()).is_ok_and(|count| count >= wish.limit);
         let before = found.last().filter(|_| full).map(|hit| hit.place);
-        let hits = found.into_iter().map(shown).collect();
+        let hits = found.into_iter().map(|hit| {
+            let sender = hit.principal.as_deref().and_then(|it| self.sender(it, reader));
+            shown(hit, sender)
+        });
+        let hits = hits.collect();
         let conversations = titled.into_iter().map(|(agent, row)| described(&agent, row)).collect();
         let unindexed = (unindexed > 0).then_some(unindexed);
         Ok(SearchPage { hits, conversations, before, unindexed })
+    }
+
+    /// What others call whoever sent a message; nothing where that is the reader.
+    pub(crate) fn sender(&self, principal: &str, reader: &Principal) -> Option<String> {
+        let name = || self.shared.person(principal).name.unwrap_or_else(|| principal.to_owned());
+        (principal != reader.as_str()).then(name)
     }
 
     /// Brings the index up to now where little is missing; how much still is. A store that
@@ -78,7 +89,7 @@ impl Hive {
     }
 }
 
-fn shown(hit: Hit) -> SearchHit {
+fn shown(hit: Hit, sender: Option<String>) -> SearchHit {
     let (excerpt, excerpt_at, cut, marks) = excerpt(&hit.text, &hit.marked);
     SearchHit {
         agent: hit.agent,
@@ -89,6 +100,7 @@ fn shown(hit: Hit) -> SearchHit {
         seq: hit.seq,
         timestamp: hit.at,
         role: hit.role,
+        sender,
         excerpt,
         excerpt_at,
         cut,

@@ -16,7 +16,7 @@ fn read(text: &str) -> Vec<Message> {
 }
 
 fn written(messages: &[Message], form: HistoryForm) -> String {
-    messages.iter().map(|message| transcript::write(message, form).unwrap()).collect()
+    messages.iter().map(|message| transcript::write(message, form, "You").unwrap()).collect()
 }
 
 #[test]

@@ -174,6 +174,7 @@ impl Hive {
             at: wish.at,
             session: session.clone(),
             key: wish.session_key,
+            spoken: Vec::new(),
             now: clock::now_ms(),
         };
         self.shared.store.write(fork).await.map_err(door_error)?;
@@ -187,13 +188,14 @@ impl Hive {
         agent: &AgentName,
         session: &SessionId,
         form: HistoryForm,
-        credential: &Credential,
+        reader: (&Principal, &Credential),
         sight: &Sight,
     ) -> Result<BoxStream<'static, Result<String, DoorError>>, DoorError> {
         let (_, agent, row) = self.seen_session(agent, session, sight).await?;
         let (session, last) = (session.clone(), row.messages);
-        let export = Export { agent, session, form, last, seen: 0 };
-        let begin = (self.shared.store.clone(), credential.name().to_owned(), export);
+        let (reader, credential) = (reader.0.clone(), reader.1.name().to_owned());
+        let export = Export { agent, session, form, hive: self.clone(), reader, last, seen: 0 };
+        let begin = (self.shared.store.clone(), credential, export);
         Ok(Box::pin(stream::try_unfold(begin, |(store, who, export)| async move {
             if export.seen >= export.last {
                 return Ok(None);
@@ -245,6 +247,8 @@ struct Export {
     agent: AgentName,
     session: SessionId,
     form: HistoryForm,
+    hive: Hive,
+    reader: Principal,
     last: i64,
     seen: i64,
 }
@@ -270,7 +274,9 @@ impl Export {
             if has_files {
                 files::fill(conn, std::iter::once(&mut message), |_| true).await?;
             }
-            match transcript::write(&message, self.form) {
+            let sender = message.body.origin.as_ref();
+            let sender = sender.and_then(|it| self.hive.sender(&it.principal, &self.reader));
+            match transcript::write(&message, self.form, sender.as_deref().unwrap_or("You")) {
                 Ok(line) => piece.push_str(&line),
                 Err(error) => return Ok((Err(error), self)),
             }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use skep_core::file::FileData;
 use skep_core::ids::{AgentName, CallId, is_session_id};
-use skep_core::message::{Block, Message, Role, Usage, history_tag};
+use skep_core::message::{Block, Message, Role, StopReason, Usage, history_tag};
 use skep_core::time;
 use skep_guard::scrub;
 
@@ -18,7 +18,12 @@ use crate::views::seed;
 /// each other: one of the size of a session would make all of them slow.
 const MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 
-pub(crate) fn write(message: &Message, form: HistoryForm) -> Result<String, DoorError> {
+/// `sender`: what Markdown calls whoever sent it.
+pub(crate) fn write(
+    message: &Message,
+    form: HistoryForm,
+    sender: &str,
+) -> Result<String, DoorError> {
     let line = match form {
         HistoryForm::Skep => serde_json::to_string(message),
         HistoryForm::Seed => match seed::write(message) {
@@ -26,7 +31,7 @@ pub(crate) fn write(message: &Message, form: HistoryForm) -> Result<String, Door
             None => return Ok(String::new()),
         },
         HistoryForm::Markdown => {
-            return Ok(scrub::known().clean_owned(markdown(message).unwrap_or_default()));
+            return Ok(scrub::known().clean_owned(markdown(message, sender).unwrap_or_default()));
         }
     };
     let line = line.map_err(|error| {
@@ -39,9 +44,9 @@ pub(crate) fn write(message: &Message, form: HistoryForm) -> Result<String, Door
 }
 
 /// What a person or the agent said or gave; nothing for other rows.
-fn markdown(message: &Message) -> Option<String> {
+fn markdown(message: &Message, sender: &str) -> Option<String> {
     let who = match message.body.role {
-        Role::User => "You",
+        Role::User => sender,
         Role::Assistant => message.agent_id.as_str(),
         Role::ToolResult | Role::System => return None,
     };
@@ -50,6 +55,15 @@ fn markdown(message: &Message) -> Option<String> {
         text.push_str(&format!("\n\n*{}, {} bytes*", file.name, file.size));
     }
     let said = !text.trim().is_empty();
+    let cut = match message.body.meta.as_ref().map(|meta| meta.stop_reason) {
+        Some(StopReason::MaxTokens) => Some("Incomplete: output limit reached"),
+        Some(StopReason::Refusal) => Some("The model refused to continue"),
+        Some(StopReason::Cancelled) => Some("Incomplete: stopped"),
+        Some(StopReason::Interrupted) => Some("Incomplete: interrupted by a newer message"),
+        Some(StopReason::Error) => Some("Incomplete: the turn failed"),
+        _ => None,
+    };
+    text.extend(cut.map(|why| format!("\n\n*{why}*")));
     said.then(|| format!("## {who}, {}\n\n{}\n\n", time::utc(message.timestamp), text.trim()))
 }
 
@@ -123,7 +137,10 @@ fn message(line: &str) -> Result<Message, String> {
     let kept = serde_json::to_value(&message).map_err(|error| error.to_string())?;
     match lost(&given, &kept) {
         None => Ok(message),
-        Some(path) => Err(format!("`{}` is not known here and would be lost", path.join("."))),
+        Some(path) => Err(match kept.pointer(&format!("/{}", path.join("/"))) {
+            Some(other) => format!("`{}` would be kept as {other}", path.join(".")),
+            None => format!("`{}` is not known here and would be lost", path.join(".")),
+        }),
     }
 }
 
@@ -144,6 +161,10 @@ fn lost(given: &Value, kept: &Value) -> Option<Vec<String>> {
             pairs
                 .into_iter()
                 .find_map(|(at, (given, kept))| Some(below(at.to_string(), lost(given, kept)?)))
+        }
+        // 0 and 0.0 are one number of JSON.
+        (Value::Number(given), Value::Number(kept)) if given.is_f64() || kept.is_f64() => {
+            (given.as_f64() != kept.as_f64()).then(Vec::new)
         }
         (given, kept) => (given != kept).then(Vec::new),
     }

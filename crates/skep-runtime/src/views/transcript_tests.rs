@@ -38,7 +38,7 @@ fn read_all(lines: &[String]) -> Result<Vec<Message>, String> {
 }
 
 fn write_all(messages: &[Message]) -> String {
-    messages.iter().map(|message| write(message, HistoryForm::Skep).unwrap()).collect()
+    messages.iter().map(|message| write(message, HistoryForm::Skep, "").unwrap()).collect()
 }
 
 fn with_file(data: Value) -> Value {
@@ -90,6 +90,19 @@ fn a_refusal_names_the_line_and_the_reason() {
         let said = read_all(&lines).unwrap_err();
         assert!(said.starts_with(expected), "{said}\n{expected}");
     }
+    let spent = |cost: Value| {
+        let usage = json!({"input": 1, "output": 1, "cacheRead": 0, "cacheWrite": 0,
+                           "totalTokens": 2, "cost": cost});
+        let meta = json!({"provider": "p", "model": "m", "api": "a", "usage": usage,
+                          "stopReason": "max_tokens"});
+        read_all(&[line(1, json!({"role": "assistant", "meta": meta}))])
+    };
+    let changed = spent(json!(0.000_000_000_1)).unwrap_err();
+    assert!(changed.starts_with("line 1: `meta.usage.cost` would be kept as 0"), "{changed}");
+    // Other programs write 0.0 as 0; an answer that was cut off is marked for people.
+    let read = spent(json!(0)).unwrap().remove(0);
+    let text = write(&read, HistoryForm::Markdown, "").unwrap();
+    assert!(text.ends_with("hello\n\n*Incomplete: output limit reached*\n\n"), "{text}");
     // Nothing is no loss.
     assert!(read_all(&[line(1, json!({"details": null}))]).is_ok());
 }

@@ -32,17 +32,18 @@ const SNIFF_BYTES: usize = 8 << 10;
 const DIFF_BYTES: usize = 2 << 20;
 
 impl Hive {
-    /// A folder or a file. With a `filter`: the files below the folder with it in their path.
+    /// A folder or a file. With a `filter`: the files below the folder with it in their path. With
+    /// `after`: those that come after this one.
     pub async fn workspace(
         &self,
         agent: &AgentName,
         path: String,
-        filter: Option<String>,
+        (filter, after): (Option<String>, Option<String>),
         sight: &Sight,
     ) -> Result<WorkspaceItem, DoorError> {
         let look = move |workspace: &Workspace| {
             let item = match workspace.open_any(&path)? {
-                Opened::Folder(folder) => list(&folder, filter),
+                Opened::Folder(folder) => list(&folder, filter, after),
                 Opened::File(file) => content(file),
             };
             let leads = workspace.leads_to(&path).unwrap_or_else(|| path.clone());
@@ -142,13 +143,23 @@ impl Hive {
     }
 }
 
-fn list(folder: &Folder, filter: Option<String>) -> io::Result<WorkspaceItem> {
+fn list(
+    folder: &Folder,
+    filter: Option<String>,
+    after: Option<String>,
+) -> io::Result<WorkspaceItem> {
     let mut entries = Vec::new();
-    let mut cut = false;
+    let (mut cut, mut begun) = (false, after.is_none());
+    let mut is_next = |path: &Path| {
+        let here = begun;
+        begun |= after.as_deref().map(Path::new) == Some(path);
+        here
+    };
     if let Some(filter) = filter.map(|text| text.to_lowercase()) {
         let walked = folder.walk(MOST_NAMES, &mut |path, facts| {
             let named = || path.to_string_lossy().to_lowercase().contains(&filter);
-            if facts.kind != EntryKind::Folder && entries.len() <= MOST_ENTRIES && named() {
+            let is_meant = facts.kind != EntryKind::Folder && entries.len() <= MOST_ENTRIES;
+            if is_meant && named() && is_next(path) {
                 entries.push(listed(path, facts.kind, facts.size, facts.modified_ms));
             }
         })?;
@@ -156,9 +167,11 @@ fn list(folder: &Folder, filter: Option<String>) -> io::Result<WorkspaceItem> {
     } else {
         let mut found = folder.entries(MOST_NAMES)?;
         found.sort_by_key(|entry| entry.kind != EntryKind::Folder);
-        entries.extend(found.iter().take(MOST_ENTRIES + 1).map(|entry| {
-            listed(&folder.path().join(&entry.name), entry.kind, entry.size, entry.modified_ms)
-        }));
+        let found = found.iter().map(|entry| (folder.path().join(&entry.name), entry));
+        let found = found.filter(|(path, _)| is_next(path)).take(MOST_ENTRIES + 1);
+        entries.extend(
+            found.map(|(path, entry)| listed(&path, entry.kind, entry.size, entry.modified_ms)),
+        );
     }
     cut |= entries.len() > MOST_ENTRIES;
     entries.truncate(MOST_ENTRIES);

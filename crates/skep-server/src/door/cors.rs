@@ -9,7 +9,7 @@ use crate::door::hosts::Hosts;
 
 const METHODS: &str = "GET, POST, PUT, PATCH, DELETE";
 /// What a page needs beyond the body.
-const READABLE: &str = "retry-after, x-request-id, x-should-retry";
+const READABLE: &str = "ratelimit, ratelimit-policy, retry-after, x-request-id, x-should-retry";
 /// Seconds a browser keeps the answer.
 const KEPT: &str = "600";
 

@@ -133,7 +133,12 @@ pub(crate) async fn covers(
     let patterns = params
         .patterns
         .map_or_else(Vec::new, |text| serde_json::from_str(&text).unwrap_or_else(|_| vec![text]));
-    let yes = (params.scope.unwrap_or(Scope::Always), patterns.as_slice());
+    let scope = params.scope.unwrap_or(Scope::Always);
+    if scope == Scope::Once {
+        let detail = "an approval for once covers this call alone; scope is session or always";
+        return Err(Problem::bad_request("invalid_query", detail));
+    }
+    let yes = (scope, patterns.as_slice());
     Ok(Json(doors.hive.covers(&id, yes, permit.identity(), &permit.sight()).await?))
 }
 

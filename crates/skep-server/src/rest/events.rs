@@ -40,7 +40,11 @@ pub(crate) struct EventParams {
 ///
 /// Durable ones carry their `seq` as `id`; `Last-Event-ID` takes the stream up again.
 #[utoipa::path(
-    get, path = "/api/v1/events", tag = "events", params(EventParams),
+    get, path = "/api/v1/events", tag = "events",
+    params(
+        EventParams,
+        ("Last-Event-ID" = Option<i64>, Header, description = "In place of `since`.")
+    ),
     responses(
         (status = 200, description = "Events, until one side ends it.", body = Sse,
          content_type = "text/event-stream"),

@@ -4,9 +4,16 @@ use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use skep_core::file::{image_type, is_hash};
+use utoipa::ToSchema;
 
 use crate::door::state::Doors;
 use crate::request::{Missing, Permit, Problem, Segments};
+
+/// The bytes of a file.
+#[derive(ToSchema)]
+#[schema(value_type = String, format = Binary)]
+#[allow(dead_code, reason = "describes an answer in the OpenAPI document")]
+pub(super) struct FileContent(Vec<u8>);
 
 /// A file of a message, for whoever may see a conversation that has it.
 ///
@@ -16,7 +23,10 @@ use crate::request::{Missing, Permit, Problem, Segments};
     params(("hash" = String, Path, pattern = "^[0-9a-f]{64}$",
             description = "The `hash` of a file block: the SHA-256 of the content.")),
     responses(
-        (status = 200, description = "The content.", content_type = "application/octet-stream"),
+        (status = 200, description = "The content.", content(
+            (FileContent = "application/octet-stream"), (FileContent = "image/png"),
+            (FileContent = "image/jpeg"), (FileContent = "image/gif"), (FileContent = "image/webp")
+        )),
         Missing
     )
 )]

@@ -8,9 +8,11 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use skep_core::approval::ApprovalState;
+use skep_core::event::ItemState;
 use skep_core::ids::{AgentName, MessageId};
 use skep_core::settings::{QueueMode, Think};
-use skep_runtime::door::{DoorError, ErrorKind, Followed, Inbound, Receipt, Source};
+use skep_runtime::door::{ApprovalQuery, DoorError, ErrorKind, Followed, Inbound, Receipt, Source};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::door::{DoorState, Doors, Presence};
@@ -235,15 +237,32 @@ async fn wait_for(
     if doors.hive.stopping().is_cancelled() {
         return Err(stopping());
     }
+    let query = ApprovalQuery {
+        states: vec![ApprovalState::Open],
+        unused: false,
+        agent: Some(agent.clone()),
+        cursor: None,
+        limit: 500,
+    };
+    let open = doors.hive.approvals(query, permit.identity(), &sight).await?.approvals;
+    let approval = open.into_iter().rfind(|it| followed.turn.as_ref() == Some(&it.turn));
+    let what = match (&approval, followed.state) {
+        (Some(approval), _) => format!("waits for the approval {}", approval.id),
+        (None, ItemState::Waiting) => "waits, and goes on by itself".to_owned(),
+        _ => "still works on the message".to_owned(),
+    };
     let detail = format!(
-        "no answer within {} s; {agent} still works on the message. Ask again with its id {id}",
+        "no answer within {} s; {agent} {what}. Ask again with its id {id}",
         time.as_secs()
     );
     let problem = Problem::new(StatusCode::GATEWAY_TIMEOUT, "wait_timeout", detail)
         .with("message_id", message_id.0)
         .with("item_id", id)
         .with("state", followed.state.as_str());
-    Err(problem)
+    Err(match approval {
+        Some(approval) => problem.with("approval_id", approval.id),
+        None => problem,
+    })
 }
 
 /// The message was taken: an answer that it was not would make its sender send it twice.

@@ -52,6 +52,6 @@ pub(crate) async fn search(
         before: params.before,
         limit,
     };
-    let credential = permit.credential();
-    Ok(Json(doors.hive.search(wish, credential, &permit.sight()).await?))
+    let reader = (permit.principal(), permit.credential());
+    Ok(Json(doors.hive.search(wish, reader, &permit.sight()).await?))
 }

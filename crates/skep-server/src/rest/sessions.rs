@@ -190,8 +190,9 @@ pub(crate) async fn regenerate(
     IdempotencyKey(key): IdempotencyKey,
 ) -> Result<(StatusCode, Json<Receipt>), Problem> {
     let (agent, session) = (extract::agent(&agent)?, SessionId::new(session));
-    let (principal, sight) = (permit.principal(), permit.sight());
-    let receipt = doors.hive.regenerate(&agent, &session, key, principal, &sight).await?;
+    let (hive, sight) = (&doors.hive, permit.sight());
+    let (principal, credential) = (permit.principal(), permit.credential());
+    let receipt = hive.regenerate(&agent, &session, key, principal, credential, &sight).await?;
     Ok((StatusCode::ACCEPTED, Json(receipt)))
 }
 
@@ -284,8 +285,8 @@ pub(crate) async fn export(
 ) -> Result<Response, Problem> {
     let (agent, session) = (extract::agent(&agent)?, SessionId::new(session));
     let form = params.format.unwrap_or_default();
-    let (credential, sight) = (permit.credential(), permit.sight());
-    let pieces = doors.hive.export(&agent, &session, form, credential, &sight).await?;
+    let (reader, sight) = ((permit.principal(), permit.credential()), permit.sight());
+    let pieces = doors.hive.export(&agent, &session, form, reader, &sight).await?;
     let kind = if form == HistoryForm::Markdown { MARKDOWN_FILE } else { LINES_FILE };
     Ok(saved_file(&format!("{agent}-{session}"), kind, pieces))
 }

@@ -9,7 +9,7 @@ use utoipa::IntoParams;
 
 use crate::door::state::Doors;
 use crate::request::{Clash, Missing, Params, Permit, Problem, Segments, extract};
-use crate::rest::files;
+use crate::rest::files::{self, FileContent};
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -20,12 +20,15 @@ pub(crate) struct WorkspaceParams {
     path: Option<String>,
     /// Of a folder: all files below it with this text in their path, in place of its entries.
     filter: Option<String>,
+    /// Of a folder: what comes after this entry, by its path.
+    after: Option<String>,
 }
 
 /// A folder of an agent's workspace, or the text of a file.
 ///
 /// Links are followed as long as they stay in the workspace. Of a text the first 256 KiB, with
-/// secrets of the hive replaced by their names. Of a folder 1000 entries; `filter` finds others.
+/// secrets of the hive replaced by their names. Of a folder 1000 entries; with `cut` more
+/// come after the last one.
 #[utoipa::path(
     get, path = "/api/v1/agents/{agent}/workspace", tag = "workspace",
     params(WorkspaceParams),
@@ -35,12 +38,12 @@ pub(crate) async fn show(
     State(doors): State<Doors>,
     permit: Permit,
     Segments(agent): Segments<String>,
-    Params(WorkspaceParams { path, filter }): Params<WorkspaceParams>,
+    Params(WorkspaceParams { path, filter, after }): Params<WorkspaceParams>,
 ) -> Result<Json<WorkspaceItem>, Problem> {
     let agent = extract::agent(&agent)?;
     let path = path.unwrap_or_else(|| ".".to_owned());
     let filter = filter.filter(|text| !text.is_empty());
-    Ok(Json(doors.hive.workspace(&agent, path, filter, &permit.sight()).await?))
+    Ok(Json(doors.hive.workspace(&agent, path, (filter, after), &permit.sight()).await?))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -59,7 +62,10 @@ pub(crate) struct FileParams {
     get, path = "/api/v1/agents/{agent}/workspace/content", tag = "workspace",
     params(FileParams),
     responses(
-        (status = 200, description = "The content.", content_type = "application/octet-stream"),
+        (status = 200, description = "The content.", content(
+            (FileContent = "application/octet-stream"), (FileContent = "image/png"),
+            (FileContent = "image/jpeg"), (FileContent = "image/gif"), (FileContent = "image/webp")
+        )),
         Missing, Clash
     )
 )]

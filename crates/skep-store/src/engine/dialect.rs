@@ -62,7 +62,8 @@ pub(crate) const UNINDEX_SPOKEN: &str = "INSERT INTO search (search, rowid, scop
 /// are those of `search::MARK`.
 pub(crate) const SEARCH: &str = "SELECT p.id, a.name, p.session, s.key, s.title, \
                                  s.archived_at IS NOT NULL, p.seq, h.at, \
-                                 json_extract(h.body, '$.role'), f.text, \
+                                 json_extract(h.body, '$.role'), \
+                                 json_extract(h.body, '$.origin.principal'), f.text, \
                                  highlight(search, 1, char(64976), char(64977)) \
                                  FROM search f JOIN spoken p ON p.id = f.rowid \
                                  JOIN agents a ON a.id = p.agent \

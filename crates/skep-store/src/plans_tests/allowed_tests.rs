@@ -13,6 +13,7 @@ pub(super) const ALLOWED: &[(&str, &str, &str)] = &[
     ("", "SCAN search_upto", "one row"),
     ("s.key >= $7", "USE TEMP B-TREE FOR ORDER BY", "the sessions of one owner"),
     ("FROM spoken WHERE session", "SCAN spoken", "a deletion, beside the writer"),
+    ("FROM sessions WHERE forked_from", "SCAN sessions", "a deletion, beside the writer"),
     ("SELECT seq, body FROM events", "SCAN events", "a deletion, beside the writer"),
     ("SELECT DISTINCT turn", "SCAN h", "the turns of one session, when it is deleted"),
     ("SELECT DISTINCT turn", "USE TEMP B-TREE FOR DISTINCT", "the rows of that session"),

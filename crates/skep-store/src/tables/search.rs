@@ -2,6 +2,8 @@
 //! index takes them over in pieces, by a command of its own: one row a commit made the log grow by
 //! 69 kB for each message instead of 12 (with 200 000 messages in it).
 
+use std::collections::HashSet;
+
 use skep_core::Millis;
 use skep_core::ids::{AgentId, AgentName, SessionId, SessionKey};
 use skep_core::message::Role;
@@ -38,6 +40,58 @@ async fn reach(conn: &mut Conn) -> Result<(i64, i64), SqlError> {
     Ok((upto, newest.unwrap_or(0)))
 }
 
+/// The rows of a session, and their messages. Walks the table: for a reader, never for the writer.
+pub async fn rows_of(conn: &mut Conn, session: &SessionId) -> Result<Vec<(i64, i64)>, SqlError> {
+    conn.list("SELECT id, seq FROM spoken WHERE session = $1", &args![session]).await
+}
+
+/// The sessions that may have messages of this one, by way of forks: those that are not archived
+/// first. Walks a table, too.
+pub async fn relatives(conn: &mut Conn, session: &SessionId) -> Result<Vec<SessionId>, SqlError> {
+    let forks = "SELECT id, forked_from FROM sessions WHERE forked_from IS NOT NULL";
+    let forks: Vec<(SessionId, SessionId)> = conn.list(forks, &[]).await?;
+    let mut family = HashSet::from([session]);
+    let mut known = 0;
+    while known < family.len() {
+        known = family.len();
+        for (one, other) in &forks {
+            if family.contains(one) || family.contains(other) {
+                family.extend([one, other]);
+            }
+        }
+    }
+    family.remove(session);
+    let mut found = Vec::new();
+    for one in family {
+        let select = "SELECT archived_at IS NOT NULL FROM sessions WHERE id = $1 \
+                      AND deleted_at IS NULL \
+                      AND agent = (SELECT agent FROM sessions WHERE id = $2)";
+        let archived: Option<bool> = conn.find(select, &args![one, session]).await?;
+        found.extend(archived.map(|archived| (archived, one)));
+    }
+    found.sort();
+    Ok(found.into_iter().map(|(_, one)| one.clone()).collect())
+}
+
+/// The rows whose message `heir` has as well are found there from now on; gives the others.
+pub(crate) async fn hand_over(
+    tx: &mut Tx<'_>,
+    rows: Vec<(i64, i64)>,
+    from: &SessionId,
+    heir: &SessionId,
+) -> Result<Vec<(i64, i64)>, SqlError> {
+    let update = "UPDATE spoken SET session = $4 WHERE id = $1 AND EXISTS (SELECT 1 \
+                  FROM history o JOIN history c ON c.session = $4 AND c.seq = o.seq \
+                  AND c.id = o.id WHERE o.session = $3 AND o.seq = $2)";
+    let mut left = Vec::new();
+    for (row, seq) in rows {
+        if tx.conn.run(update, &args![row, seq, from, heir]).await? == 0 {
+            left.push((row, seq));
+        }
+    }
+    Ok(left)
+}
+
 /// What to look for.
 pub struct Search<'a> {
     /// In the index's own language: see [`crate::tables::search::expression`].
@@ -62,13 +116,14 @@ pub struct Hit {
     pub seq: i64,
     pub at: Millis,
     pub role: Role,
+    pub principal: Option<String>,
     pub text: String,
     /// The same with [`MARK`] around each match.
     pub marked: String,
 }
 
 record! { Hit {
-    place, agent, session, session_key, title, archived, seq, at, role, text, marked,
+    place, agent, session, session_key, title, archived, seq, at, role, principal, text, marked,
 } }
 
 /// What opens and closes a match: code points that never mean anything.

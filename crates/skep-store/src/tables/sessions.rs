@@ -17,6 +17,7 @@ use crate::engine::{Conn, Refusal, Run, SqlError, Tx, args, record};
 use crate::tables::history::{self, Sum};
 use crate::tables::lanes::{self, Chosen};
 use crate::tables::people::storage;
+use crate::tables::search;
 
 /// A session as a list shows it.
 #[derive(Clone, Debug, PartialEq)]
@@ -240,15 +241,18 @@ impl EditSession {
 pub struct SessionParts {
     /// What was read holds as long as this is its last message.
     pub last_seq: i64,
-    spoken: Vec<i64>,
+    spoken: Vec<(i64, i64)>,
+    /// Where its messages may be found instead.
+    relatives: Vec<SessionId>,
     events: Vec<i64>,
 }
 
-/// Walks two tables: for a reader, never for the writer.
+/// Walks tables: for a reader, never for the writer.
 pub async fn parts(conn: &mut Conn, session: &SessionId) -> Result<SessionParts, SqlError> {
     let last = "SELECT last_seq FROM sessions WHERE id = $1";
     let last_seq: Option<i64> = conn.find(last, &args![session]).await?;
-    let spoken = conn.list("SELECT id FROM spoken WHERE session = $1", &args![session]).await?;
+    let spoken = search::rows_of(conn, session).await?;
+    let relatives = search::relatives(conn, session).await?;
     let named = format!("\"session\":\"{session}\"");
     let mut events = Vec::new();
     conn.each_row("SELECT seq, body FROM events WHERE agent IS NOT NULL", &[], |row| {
@@ -258,7 +262,7 @@ pub async fn parts(conn: &mut Conn, session: &SessionId) -> Result<SessionParts,
         Ok(())
     })
     .await?;
-    Ok(SessionParts { last_seq: last_seq.unwrap_or(0), spoken, events })
+    Ok(SessionParts { last_seq: last_seq.unwrap_or(0), spoken, relatives, events })
 }
 
 /// Deletes what was said in a session, all of it in one commit. The audit trail, what was spent and
@@ -289,14 +293,19 @@ impl Run for DeleteSession {
         let turns = "SELECT t.id FROM (SELECT DISTINCT turn FROM history WHERE session = $1) h \
                      CROSS JOIN turns t WHERE t.id = h.turn AND t.session = $1";
         let turns: Vec<TurnId> = tx.conn.list(turns, &args![self.session]).await?;
-        for id in &self.parts.spoken {
+        let mut spoken = self.parts.spoken.clone();
+        for heir in &self.parts.relatives {
+            spoken = search::hand_over(tx, spoken, &self.session, heir).await?;
+        }
+        let spoken: Vec<i64> = spoken.into_iter().map(|(id, _)| id).collect();
+        for id in &spoken {
             tx.conn.run(dialect::UNINDEX_SPOKEN, &args![*id]).await?;
         }
         for turn in &turns {
             hashes.extend(empty_turn(tx, turn).await?);
         }
         for (all, ids) in [
-            ("DELETE FROM spoken WHERE id = $1", &self.parts.spoken),
+            ("DELETE FROM spoken WHERE id = $1", &spoken),
             ("DELETE FROM events WHERE seq = $1", &self.parts.events),
         ] {
             for id in ids {
@@ -326,9 +335,10 @@ impl Run for DeleteSession {
 impl DeleteSession {
     /// What is left of the session leads nowhere; everybody hears of it.
     async fn close(&self, tx: &mut Tx<'_>, row: SessionRow) -> Result<bool, Refusal> {
+        // `forked_from` stays: by way of it other copies are found.
         let bare = "UPDATE sessions SET deleted_at = $2, title = '', last_seq = 0, tokens = 0, \
                     cost = 0, unpriced = 0, pinned_at = NULL, archived_at = NULL, \
-                    forked_from = NULL, forked_at = NULL, engine = NULL, engine_session = NULL, \
+                    engine = NULL, engine_session = NULL, \
                     launch_hash = NULL, seen_seq = NULL WHERE id = $1";
         tx.conn.run(bare, &args![self.session, self.now]).await?;
         let lane = "UPDATE lanes SET session = NULL WHERE agent = $1 AND key = $2 AND session = $3";
@@ -374,7 +384,8 @@ async fn empty_turn(tx: &mut Tx<'_>, turn: &TurnId) -> Result<Vec<String>, SqlEr
 }
 
 /// Copies a session's messages up to `at` into a new one, to which `key` leads from then on.
-/// The copy costs what its messages weigh; the index of the search is not written again.
+/// The copy costs what its messages weigh; the index of the search is not written again: the
+/// messages are found in the session, or in the copy where that takes its place.
 pub struct ForkSession {
     pub agent: AgentId,
     pub agent_name: AgentName,
@@ -384,6 +395,8 @@ pub struct ForkSession {
     /// The new one.
     pub session: SessionId,
     pub key: SessionKey,
+    /// The session's rows in the search, where the copy takes its place.
+    pub spoken: Vec<(i64, i64)>,
     pub now: Millis,
 }
 
@@ -421,6 +434,7 @@ impl ForkSession {
         }
         let at = self.at.unwrap_or(from.messages);
         self.make(tx, &from, at).await?;
+        search::hand_over(tx, self.spoken.clone(), &self.from, &self.session).await?;
         let edit = |session: &SessionId, pinned, archived| EditSession {
             agent: self.agent,
             agent_name: self.agent_name.clone(),
@@ -453,9 +467,11 @@ impl ForkSession {
         let point = "UPDATE lanes SET session = $2, fresh = 0, profile = $3, think = $4 \
                      WHERE id = $1";
         tx.conn.run(point, &args![lane.id, self.session, chosen.profile, chosen.think]).await?;
-        let kind = EventKind::HistoryUpdated { first: 1, last: at };
-        let event = Event::of(self.agent, &self.agent_name, self.now, kind);
-        tx.event(event.within(&self.session, None));
+        if at > 0 {
+            let kind = EventKind::HistoryUpdated { first: 1, last: at };
+            let event = Event::of(self.agent, &self.agent_name, self.now, kind);
+            tx.event(event.within(&self.session, None));
+        }
         Ok(at)
     }
 

@@ -273,6 +273,7 @@ fn fork(at: Option<i64>, session: &str, key: &str) -> ForkSession {
         at,
         session: SessionId::new(session),
         key: SessionKey::new(key),
+        spoken: Vec::new(),
         now: 77,
     }
 }

@@ -23,6 +23,11 @@ pub fn run(command: &CompletionsArgs, mut tree: Command) -> Result<(), Failure> 
         .map_err(|why: String| Failure::new(Exit::Usage, "write the completions", why))?;
     let mut script = Vec::new();
     generate(shell, &mut tree, "skep", &mut script);
+    if shell == Shell::Fish {
+        // The generator leaves the values of arguments without a name out.
+        let shells = "__fish_skep_using_subcommand completions\" -f -a \"bash zsh fish\"\n";
+        script.extend(format!("complete -c skep -n \"{shells}").bytes());
+    }
     output::piece(&String::from_utf8_lossy(&script));
     Ok(())
 }

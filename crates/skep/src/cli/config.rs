@@ -11,7 +11,7 @@ use crate::home::{CheckReport, KnownNames, check, schema};
 
 #[derive(Subcommand)]
 pub enum ConfigCommand {
-    /// Check every file and list every error
+    /// Check every file and list its first error
     #[command(after_help = "Examples:
   skep config check
   skep config check --home /srv/hive --json
@@ -101,7 +101,7 @@ fn examine(globals: &Globals, known: &KnownNames) -> Result<(), Failure> {
         0 => Ok(()),
         count => {
             let errors = if count == 1 { "error" } else { "errors" };
-            Err(Failure::new(Exit::Usage, attempted, "every one is listed above")
+            Err(Failure::new(Exit::Usage, attempted, "the first one of each file is listed above")
                 .headline(format!("configuration: {count} {errors}"))
                 .next("correct the files, then skep config check"))
         }

@@ -42,6 +42,8 @@ pub async fn run(home: &Home, options: Vec<OsString>, globals: &Globals) -> Resu
     let pid = child.id();
     let text = wait_until_ready(home, child, &said, &seen).await?;
     text.lines().for_each(output::line);
+    let warned = File::open(&path).map(|stderr| text_from(&stderr)).unwrap_or_default();
+    warned.lines().filter(|line| line.starts_with("warning: ")).for_each(output::note);
     if globals.json {
         return Ok(());
     }

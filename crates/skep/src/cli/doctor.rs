@@ -186,12 +186,13 @@ async fn configuration(home: &Home, known: &KnownNames) -> Vec<Diagnosis> {
     let text = format!("no errors; agents that can work: {active}");
     findings.push(Diagnosis::new(Severity::Good, "configuration", text));
     findings.push(spending(&loaded));
-    findings.push(Diagnosis::new(Severity::Good, "model", loaded.settings.model_note));
+    let model = Diagnosis::new(Severity::Good, "model", loaded.settings.model_note);
+    findings.push(model.next("skep provider test asks it"));
     findings
 }
 
-/// Settings of the files that the running hive does not use. Mistakes are reported by the check of
-/// the configuration.
+/// Settings of the files that the running hive does not use, and models it cannot reach. Mistakes
+/// are reported by the check of the configuration.
 async fn in_force(globals: &Globals) -> Vec<Diagnosis> {
     let Ok(client) = Client::open(globals) else { return Vec::new() };
     let Ok(state) = client.get("/api/v1/state").await else { return Vec::new() };
@@ -204,6 +205,15 @@ async fn in_force(globals: &Globals) -> Vec<Diagnosis> {
     let mut findings: Vec<Diagnosis> = keys.map(late).collect();
     if let Some(why) = config["unwatched"].as_str() {
         findings.push(Diagnosis::new(Severity::Doubtful, "configuration", output::foreign(why)));
+    }
+    let providers = client.get("/api/v1/providers?check=true").await.unwrap_or_default();
+    for provider in providers["providers"].as_array().into_iter().flatten() {
+        if let Some(why) = provider["reached"]["error"].as_str() {
+            let name = output::foreign(provider["name"].as_str().unwrap_or_default());
+            let text = format!("profile {name}: {}", output::foreign(why));
+            let bad = Diagnosis::new(Severity::Bad, "model", text);
+            findings.push(bad.next("correct providers.yaml, then skep provider test"));
+        }
     }
     findings
 }

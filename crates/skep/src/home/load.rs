@@ -314,8 +314,10 @@ fn hide(secrets: Option<Vec<Secret>>, variables: Variables) -> Vec<String> {
 
 fn reached((name, connection): (&String, &VendorConnection)) -> (String, VendorAddress) {
     let address = reqwest::Url::parse(&connection.api_url).ok();
-    // Without user, path and query: any of them may hold a secret.
-    let address = address.map(|url| url.origin().ascii_serialization());
+    // Without user and query: either may hold a secret.
+    let address = address.map(|url| {
+        format!("{}{}", url.origin().ascii_serialization(), url.path().trim_end_matches('/'))
+    });
     (name.clone(), VendorAddress { address, key: connection.key_source.clone() })
 }
 

@@ -17,7 +17,7 @@ use super::keys::{self, KeyFile};
 use super::load::costs_money;
 use super::local::LocalModel;
 use super::mistake::Mistake;
-use super::providers::{self, ResolvedProviders, VendorConnection};
+use super::providers::{self, DEFAULT, ResolvedProviders, VendorConnection};
 use super::source::{FILE_BYTES, SourceText};
 
 /// No vendor's key is longer.
@@ -71,7 +71,14 @@ impl ProfileChange {
         if key.is_some() {
             wish.api_key = Some(format!("${{{variable}}}"));
         }
-        let text = put(&files.source.text, name, &wish)?;
+        if wish.provider == "openai" && wish.api_url.is_none() {
+            return Err(
+                "enter the address of the server (api_url); OpenAI itself is the provider \
+                        openai-responses"
+                    .into(),
+            );
+        }
+        let text = put(&files.with_default(name)?, name, &wish)?;
         let keys = &files.keys.text;
         let keys = key.map_or_else(|| keys.clone(), |key| keys::put(keys, &variable, key));
         let mut after = files.resolve(name, &text, &keys)?;
@@ -137,6 +144,31 @@ impl<'k> ProfileFiles<'k> {
         let before = meaning(&source, &keys, known)
             .map_err(|mistake| format!("the files have a mistake, correct it first: {mistake}"))?;
         Ok(Self { source, keys, known, before })
+    }
+
+    /// The text with the profile that is used while no file names one, before another is added.
+    fn with_default(&self, name: &str) -> Result<String, String> {
+        let text = &self.source.text;
+        let lines: Vec<&str> = text.lines().collect();
+        let is_empty = block(&lines).is_none_or(|(_, _, inside)| inside.is_empty());
+        let usual = self.before.profiles.get(DEFAULT).zip(self.before.connections.get(DEFAULT));
+        let Some((usual, connection)) = usual.filter(|_| name != DEFAULT && is_empty) else {
+            return Ok(text.clone());
+        };
+        let (variables, _) = self.known;
+        let key = connection.key_source.strip_suffix(" of the environment");
+        let url = key.map(|key| key.replace("API_KEY", "BASE_URL"));
+        let written = WrittenProfile {
+            provider: usual.provider.clone(),
+            model: usual.model.clone(),
+            api_url: match url {
+                Some(url) => variables(&url).map(|_| format!("${{{url}}}")),
+                // A server on this machine; the rehearsal model has no address.
+                None => Some(connection.api_url.clone()).filter(|url| !url.is_empty()),
+            },
+            api_key: key.map(|key| format!("${{{key}}}")),
+        };
+        put(text, DEFAULT, &written)
     }
 
     /// What the files would mean with these texts. No other profile may change by that.

@@ -50,6 +50,31 @@ fn a_profile_is_added_or_changed_and_the_rest_stays() {
     }
 }
 
+/// What agents used before there was a profile in the file they use afterwards.
+#[test]
+fn the_default_of_the_environment_is_written_before_another_profile() {
+    let rehearsal = r#"default: {"provider":"rehearsal","model":"rehearsal"}"#;
+    let openai = concat!(
+        r#"default: {"provider":"openai","model":"gpt-5","#,
+        r#""api_url":"${OPENAI_BASE_URL}","api_key":"${OPENAI_API_KEY}"}"#,
+    );
+    let second = r#"second: {"provider":"ollama","model":"m"}"#;
+    for (is_set, default) in [(false, rehearsal), (true, openai)] {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::new(folder.path());
+        let variables = |name: &str| match name {
+            "OPENAI_API_KEY" => is_set.then(|| "sk-12345678".to_owned()),
+            "OPENAI_BASE_URL" => is_set.then(|| "http://127.0.0.1:9/v1".to_owned()),
+            _ => None,
+        };
+        let known = (&variables as Variables, &LocalModel::Absent);
+        let change = ProfileChange::prepare(&home, "second", wish("ollama", None), None, known);
+        change.map_err(|why| why.clone()).unwrap().files.write().unwrap();
+        let written = std::fs::read_to_string(home.providers_yaml()).unwrap();
+        assert_eq!(written, format!("profiles:\n  {second}\n  {default}\n"));
+    }
+}
+
 #[test]
 fn a_profile_written_by_hand_is_not_touched() {
     let by_hand = [
@@ -160,8 +185,9 @@ fn values_that_would_mean_something_else_are_refused() {
     }
     let nobody = prepare(&[], "default", wish("nobody", None), Some("sk-12345678")).1;
     assert!(nobody.is_err());
-    // The first profile is the one that agents use.
-    assert!(prepare(&[], "second", wish("ollama", None), None).1.is_err());
+    // Another vendor's key does not go to OpenAI for want of an address.
+    let nowhere = prepare(&[], "default", wish("openai", None), Some("sk-12345678")).1;
+    assert!(nowhere.err().unwrap().starts_with("enter the address of the server"));
     let broken = [("keys.env", "sk-12345678\n")];
     let why = prepare(&broken, "default", wish("ollama", None), None).1.err().unwrap();
     assert!(why.contains("keys.env:1:1: this line names no key") && !why.contains("sk-"), "{why}");

@@ -25,7 +25,7 @@ use super::source::SourceText;
 use super::yaml;
 
 const MAX_OUTPUT_TOKENS: u32 = 8192;
-const DEFAULT: &str = "default";
+pub(super) const DEFAULT: &str = "default";
 /// Ollama's default address.
 const OLLAMA: &str = "http://127.0.0.1:11434/v1";
 

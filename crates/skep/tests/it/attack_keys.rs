@@ -88,7 +88,7 @@ async fn attack_a_key_from_the_browser_is_in_its_file_alone() {
     let written = audit.json["rows"].as_array().unwrap().iter();
     let written: Vec<&Value> = written.filter(|row| row["outcome"] == "profile_written").collect();
     assert_eq!(written.len(), 2, "{}", audit.text);
-    assert_eq!(written[1]["arguments"]["key"], "replaced", "{}", audit.text);
+    assert_eq!(written[1]["arguments"]["key"], "given", "{}", audit.text);
     for text in [saved.text, said.text, listed.text, audit.text] {
         seen.push_str(&text);
     }

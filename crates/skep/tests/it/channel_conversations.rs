@@ -246,6 +246,10 @@ async fn channel_the_last_answer_is_regenerated_and_the_model_does_not_see_the_o
     play.ended("main", made.json["item_id"].as_str().unwrap()).await;
     let again = regenerate(&api, &old, "k1").await;
     assert_eq!((again.status, &again.json["item_id"]), (202, &made.json["item_id"]));
+    let found = api.get("/api/v1/search?q=first+heron").await.unwrap().good().unwrap();
+    let places = json!([found["hits"][0]["session"], found["hits"][1]]);
+    assert_eq!(places, json!([made.json["session"], null]), "{found}");
+    assert_eq!(again.json["session"], made.json["session"]);
     let seen = stage.model.requests().pop().unwrap().body["messages"].to_string();
     assert!(seen.contains("old one") && seen.contains("the second heron"), "{seen}");
     assert!(!seen.contains("old two"), "{seen}");

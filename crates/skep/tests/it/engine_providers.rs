@@ -161,7 +161,7 @@ async fn engine_providers_are_listed_without_their_keys_and_tried() {
         (Some(Reply::not_found()), "default", "rejected the request (404)"),
         (Some(Reply::rate_limited(None)), "default", "limits the rate of requests (429)"),
         (None, "refused", "cannot be reached: the connection is refused"),
-        (None, "nowhere", "cannot be reached: its name is not known"),
+        (None, "nowhere", "cannot be reached: the host "),
         (None, "page", "answers with something else than events; check the profile's api_url"),
     ];
     for (reply, name, said) in cases {

@@ -71,13 +71,15 @@ pub fn facts(question: &Value) -> Vec<String> {
 /// The rest of what is known.
 pub fn details(question: &Value) -> Vec<String> {
     let asked_by: Vec<String> = items(&question["asked_by"]).iter().map(field).collect();
-    let mut lines = vec![
-        format!("because  {}", field(&question["why"]["why"])),
+    let why = field(&question["why"]["why"]);
+    let because = (shortened(&why, RULE) != why).then(|| format!("because  {why}"));
+    let mut lines: Vec<String> = because.into_iter().collect();
+    lines.extend([
         format!("id       {}", field(&question["id"])),
         format!("session  {}", field(&question["session_key"])),
         format!("asked    {} by {}", stamp(&question["asked_at"]), asked_by.join(", ")),
         format!("decides  {}", approvers(&question["approvers"])),
-    ];
+    ]);
     for file in items(&question["files"]) {
         let target = file["target"].as_str().map(|to| format!(" -> {}", one_line(to)));
         let hash: String = file["sha256"].as_str().unwrap_or("").chars().take(12).collect();

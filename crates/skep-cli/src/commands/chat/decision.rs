@@ -153,6 +153,11 @@ pub fn key(
             Some(KeyReply { actions, line: Some(String::new()) })
         }
         DecisionMode::OwnPatterns { .. } | DecisionMode::Note => None,
+        // What was pasted meanwhile belongs to the line.
+        DecisionMode::Reading if !line.is_empty() => {
+            approvals.mode = DecisionMode::Keys;
+            (*code == KeyCode::Esc).then(KeyReply::default)
+        }
         DecisionMode::Reading => Some(page_key(approvals, *code)),
     }
 }
@@ -229,7 +234,13 @@ fn pressed(approvals: &mut PendingApprovals, letter: char) -> KeyReply {
             let lines = approvals.current().map(details).unwrap_or_default();
             vec![ReplyAction::Show(ChatEntry::Note(lines.join("\n")))]
         }
-        _ => approvals.files(),
+        _ => match approvals.files() {
+            files if files.is_empty() => {
+                let text = "The call names no file that could be shown.";
+                vec![ReplyAction::Show(ChatEntry::Note(text.to_owned()))]
+            }
+            files => files,
+        },
     };
     KeyReply { actions, line: None }
 }

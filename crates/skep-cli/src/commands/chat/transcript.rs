@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Value, json};
 
 use super::approvals::PendingApprovals;
+use super::commands;
 use super::connection::{ChatCommand, ChatRead, ChatUpdate, is_key, speaks_of};
 use super::picker::Picker;
 use crate::commands::approve::verdict;
@@ -324,11 +325,12 @@ impl ChatTranscript {
     fn start(&mut self, event: &Value) {
         self.live = None;
         let known = self.turn.as_ref().filter(|turn| event["turn"] == turn.id.as_str());
+        let begun = known.map(|turn| turn.since);
         // Another try is no news: it was announced.
         if event["resumed"] == true && known.is_some_and(|turn| turn.retry.is_none()) {
             self.note("The turn goes on from its last step.".to_owned());
         }
-        let since = event["at"].as_i64().unwrap_or(0);
+        let since = begun.or(event["at"].as_i64()).unwrap_or(0);
         self.turn = Some(RunningTurn { id: text(&event["turn"]), since, ..RunningTurn::default() });
     }
 
@@ -439,7 +441,10 @@ impl ChatTranscript {
         let error = text(&frame["error"]);
         // An unknown command is answered with the list of those that there are.
         let (error, list) = error.split_once('\n').unwrap_or((&error, ""));
-        let list = Some(list.to_owned()).filter(|list| !list.is_empty());
+        let list = match code.as_str() {
+            "unknown_command" => Some(commands::help()),
+            _ => Some(list.to_owned()).filter(|list| !list.is_empty()),
+        };
         let trouble = ChatEntry::Trouble(format!("{error} ({code})"));
         if frame["turn"].is_string() {
             // The event for the end of the turn shows it.

@@ -95,7 +95,7 @@ async fn sessions(
     wanted: Option<&str>,
 ) -> Result<Vec<String>, Failure> {
     let whole = match wanted.filter(|wanted| wanted.len() >= SHORTEST_ID) {
-        Some(wanted) => Some(IdList::sessions(agent).whole(client, wanted).await?),
+        Some(wanted) => Some(IdList::session(client, agent, wanted).await?),
         None => wanted.map(str::to_owned),
     };
     let wanted = whole.as_deref();

@@ -233,8 +233,8 @@ impl Hive {
         let Foreseen { rules, stray, verdict, also, .. } = foreseen;
         if verdict.effect != Effect::Allow {
             let text = format!(
-                "That would not answer the next question of this kind: {}. Choose a narrower \
-                 pattern, or change that rule.",
+                "That would not answer the next question of this kind: {}. Give a pattern for each \
+                 command, choose a narrower one, or change that rule.",
                 verdict.why
             );
             return Err(DoorError::new(ErrorKind::Conflict, "still_asked", text));
