@@ -62,10 +62,14 @@ test("unknown outcomes and broken agents", () => {
     work: { running: 0, waiting: 0, queued: 0 },
   };
   const lacking = { ...broken, name: "plug", status: "active", missing_tools: ["a.b"] };
+  const denied = { ...broken, name: "shut", status: "active", policy_error: "config.yaml:3: aks" };
   const place = { turn: "t", call_id: "c", agent: "main", session_key: "main" };
   const call = { ...place, tool: "bash", at: now - 5 };
   const list = needs(
-    { snapshot: snapshot({ agents: [broken, lacking], unknown_calls: [call] }), recent: [] },
+    {
+      snapshot: snapshot({ agents: [broken, lacking, denied], unknown_calls: [call] }),
+      recent: [],
+    },
     [],
     none,
     now,
@@ -74,6 +78,7 @@ test("unknown outcomes and broken agents", () => {
   expect(list.map((need) => [need.agent, need.what])).toEqual([
     ["books", "cannot work"],
     ["plug", "has tools that are not available"],
+    ["shut", "has a policy that cannot be read: all of its tool calls are denied"],
     ["main", "does not know the outcome of bash"],
   ]);
 });

@@ -39,6 +39,11 @@ export function needs(
       const id = `tools ${agent.name}`;
       list.push({ id, agent: agent.name, what: "has tools that are not available", why });
     }
+    if (agent.policy_error) {
+      const what = "has a policy that cannot be read: all of its tool calls are denied";
+      const why = visible(agent.policy_error);
+      list.push({ id: `policy ${agent.name}`, agent: agent.name, what, why });
+    }
     if (agent.status !== "failed") continue;
     const why = agent.error ?? "its settings are broken";
     list.push({ id: `agent ${agent.name}`, agent: agent.name, what: "cannot work", why });
