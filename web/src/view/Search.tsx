@@ -152,7 +152,8 @@ function grouped({ hits, conversations }: SearchPage): Group[] {
   for (const hit of hits) {
     const name = nameOf({ ...hit, created_at: hit.timestamp });
     const group = groups.get(hit.session) ?? { name, of: hit.agent + archived(hit), found: [] };
-    const of = `${hit.role === "user" ? "You" : hit.agent} · ${clock(hit.timestamp)}`;
+    const who = hit.role === "user" ? inert(hit.sender ?? "You") : hit.agent;
+    const of = `${who} · ${clock(hit.timestamp)}`;
     group.found.push({ route: talkOf(hit, hit.seq), hit, of });
     groups.set(hit.session, group);
   }
