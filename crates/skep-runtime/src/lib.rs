@@ -23,5 +23,6 @@ pub use people::tokens::FreshToken;
 pub use skep_turn::Live;
 pub use skep_turn::handles::Meters;
 pub use skep_turn::snapshot::Offer;
+pub use views::download::Download;
 pub use views::watch::{Watch, WatchItem};
 pub use views::{audit, budgets, logs, usage};

@@ -102,7 +102,8 @@ async fn list(globals: &Globals) -> Result<(), Failure> {
         let about = agent["error"].as_str().or(agent["description"].as_str()).unwrap_or_default();
         let [name, status, engine, model] =
             ["name", "status", "engine", "model"].map(|key| text(&agent[key]));
-        [name, status, engine, model, work(&agent["work"]), about.to_owned()]
+        let work = agent.get("work").map(work).unwrap_or_default();
+        [name, status, engine, model, work, about.to_owned()]
     };
     let heads = ["agent", "status", "engine", "model", "work", "description"];
     globals.print(&json!({ "agents": agents }), table(heads, agents.iter().map(row)));
@@ -139,7 +140,7 @@ pub fn lines(agent: &Value) -> Vec<String> {
     let able: Vec<&str> =
         able.filter(|(_, can)| **can == true).map(|(name, _)| name.as_str()).collect();
     lines.push(format!("can     {}", foreign(&able.join(", "))));
-    lines.push(format!("work    {}", work(&agent["work"])));
+    lines.extend(agent.get("work").map(|all| format!("work    {}", work(all))));
     lines
 }
 

@@ -33,7 +33,7 @@ pub fn lines(state: &Value) -> Vec<String> {
         format!("model  {}", text(&hive["model_note"])),
     ];
     lines.extend(config(&hive["config"], items(&state["agents"])));
-    lines.push(format!("work   {}", work(&state["work"])));
+    lines.extend(state.get("work").map(|all| format!("work   {}", work(all))));
     let trouble = store_trouble(state).map(|text| format!("store  {}", toned(text, Tone::Bad)));
     lines.extend(trouble);
     lines.extend(integrity(&hive["integrity"]));
@@ -169,8 +169,8 @@ fn agent(agent: &Value) -> String {
     };
     let missing = missing_tools(agent).map(|names| format!("  not there now: {names}"));
     let missing = missing.unwrap_or_default();
-    let work = work(&agent["work"]);
-    format!("agent {name}  {status}  {engine} · {model}  {work}{walls}{missing}")
+    let work = agent.get("work").map(|all| format!("  {}", work(all))).unwrap_or_default();
+    format!("agent {name}  {status}  {engine} · {model}{work}{walls}{missing}")
 }
 
 /// The tools its settings name that nobody brings now.

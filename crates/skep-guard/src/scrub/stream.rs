@@ -4,6 +4,10 @@ use secrecy::zeroize::Zeroizing;
 
 use super::{Scrubber, View, decode};
 
+/// Bytes that wait at most, or more where a secret is longer: a run of escapes without an end is
+/// not the beginning of one.
+const MOST_HELD: usize = 256 << 10;
+
 /// One running text. Whatever the pieces, no secret passes, and what passes is the whole text
 /// scrubbed at once; only that the first few letters of a long secret may stand before its name
 /// (see `Table::early`): nearly every piece ends with a letter some secret begins with, and a
@@ -35,7 +39,9 @@ impl Stream {
             }
         };
         let view = table.view(&text, self.run);
-        let (mut passed, waits) = self.pass(&view, |from| view.unfinished(from));
+        let most = MOST_HELD.max(16 * table.longest);
+        let waits = |from| Some(view.unfinished(from)).filter(|at| text.len() - at <= most);
+        let (mut passed, waits) = self.pass(&view, |from| waits(from).unwrap_or(text.len()));
         self.run = decode::run_at_end(&text[..waits], self.run);
         text[waits..].clone_into(&mut self.held);
         self.shown = self.shown.saturating_sub(waits);

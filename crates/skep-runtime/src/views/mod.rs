@@ -7,6 +7,7 @@ pub mod usage;
 
 mod cache_breaks;
 mod context_meter;
+pub(crate) mod download;
 mod files;
 mod follow;
 mod page;

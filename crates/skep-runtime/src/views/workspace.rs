@@ -1,6 +1,5 @@
 //! Files of an agent's workspace, and what a conversation changed in files.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,12 +12,14 @@ use skep_core::message::{Message, Role};
 use skep_guard::scrub;
 use skep_guard::workspace::{EntryKind, Facts, Folder, Opened, PathRefusal, Walked, Workspace};
 use skep_store::history;
+use tokio::sync::Semaphore;
 
 use crate::door::{
     Credential, DoorError, ErrorKind, FileChange, FileChanges, Sight, WorkspaceEntry,
     WorkspaceItem, WorkspaceKind,
 };
 use crate::hive::{Hive, door_error};
+use crate::views::download::Download;
 
 /// Names of one folder that are looked at, and names below it where some are sought.
 const MOST_NAMES: usize = 100_000;
@@ -28,6 +29,8 @@ const MOST_ENTRIES: usize = 1_000;
 const SAVED_BYTES: u64 = 16 << 20;
 /// Bytes that tell text from the rest.
 const SNIFF_BYTES: usize = 8 << 10;
+/// Looks into workspaces at once; further ones wait.
+static LOOKS: Semaphore = Semaphore::const_new(8);
 /// Of all diffs in an answer.
 const DIFF_BYTES: usize = 2 << 20;
 
@@ -60,28 +63,17 @@ impl Hive {
         agent: &AgentName,
         path: String,
         sight: &Sight,
-    ) -> Result<Vec<u8>, DoorError> {
+    ) -> Result<Download, DoorError> {
         let look = move |workspace: &Workspace| {
             let file = workspace.open_file(&path)?;
-            let mut content = Vec::new();
-            let read = Facts::of_file(&file).and_then(|facts| {
-                file.take(SAVED_BYTES + 1).read_to_end(&mut content).map(|_| facts.size)
-            });
-            let size = read.map_err(|source| PathRefusal::Io { path: path.clone(), source })?;
-            if content.len() as u64 > SAVED_BYTES {
-                return Err(PathRefusal::TooLarge { path, bytes: size, limit: SAVED_BYTES });
+            let failed = |source| PathRefusal::Io { path: path.clone(), source };
+            let bytes = Facts::of_file(&file).map_err(failed)?.size;
+            if bytes > SAVED_BYTES {
+                return Err(PathRefusal::TooLarge { path, bytes, limit: SAVED_BYTES });
             }
-            let content = match String::from_utf8(content) {
-                Ok(text) => return Ok(scrub::known().clean_owned(text).into_bytes()),
-                Err(error) => error.into_bytes(),
-            };
-            match scrub::known().clean(&String::from_utf8_lossy(&content)) {
-                Cow::Borrowed(_) => Ok(content),
-                Cow::Owned(_) => {
-                    let source = io::Error::other("it is not text and holds a secret of this hive");
-                    Err(PathRefusal::Io { path, source })
-                }
-            }
+            Download::open(file, SAVED_BYTES).map_err(failed)?.ok_or_else(|| {
+                failed(io::Error::other("it is not text and holds a secret of this hive"))
+            })
         };
         self.in_workspace(agent, sight, look).await
     }
@@ -102,6 +94,7 @@ impl Hive {
                 Err(DoorError::new(ErrorKind::NotFound, "no_workspace", text))
             }
         };
+        let _permit = LOOKS.acquire().await.map_err(|_| DoorError::failed())?;
         tokio::task::spawn_blocking(all).await.map_err(|_| DoorError::failed())?
     }
 

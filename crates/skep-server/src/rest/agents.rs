@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use skep_core::ids::{SessionId, TurnId};
 use skep_core::message::View;
+use skep_core::role::Action;
 use skep_runtime::door::{AgentInfo, HistoryPage, HistoryQuery, SessionChoice};
 use utoipa::{IntoParams, ToSchema};
 
@@ -30,8 +31,10 @@ pub(crate) async fn list(
     State(doors): State<Doors>,
     permit: Permit,
 ) -> Result<Json<Agents>, Problem> {
-    let agents = doors.hive.agents(&permit.sight()).await?;
-    Ok(Json(Agents { agents }))
+    // Whoever sees every agent need not see what others have it do.
+    let watched = permit.other(Action::Watch).map(|watch| watch.sight());
+    let sight = watched.unwrap_or_else(|_| permit.identity().own.clone());
+    Ok(Json(Agents { agents: doors.hive.agents(&sight).await? }))
 }
 
 #[derive(Deserialize, IntoParams)]

@@ -1,9 +1,11 @@
 //! The files of messages.
 
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use skep_core::file::{image_type, is_hash};
+use skep_guard::scrub;
 use utoipa::ToSchema;
 
 use crate::door::state::Doors;
@@ -42,14 +44,19 @@ pub(crate) async fn show(
     let (credential, sight) = (permit.credential(), permit.sight());
     let (name, bytes) = doors.hive.file(&hash, credential, &sight).await?;
     // The address is the content: it never changes. Who may see it can.
-    Ok(answer(&name, bytes, "private, max-age=3600, immutable"))
+    let picture = image_type(&bytes);
+    Ok(answer(&name, picture, bytes.into(), "private, max-age=3600, immutable"))
 }
 
 /// A file as an answer. The bytes decide: whatever a name or a row says, nothing but a picture is
 /// shown in a browser.
-pub(super) fn answer(name: &str, bytes: Vec<u8>, cache: &'static str) -> Response {
-    let kind = image_type(&bytes);
-    let mut response = bytes.into_response();
+pub(super) fn answer(
+    name: &str,
+    kind: Option<&'static str>,
+    body: Body,
+    cache: &'static str,
+) -> Response {
+    let mut response = body.into_response();
     let headers = response.headers_mut();
     let plain = |text| HeaderValue::from_static(text);
     let fixed = [
@@ -63,7 +70,8 @@ pub(super) fn answer(name: &str, bytes: Vec<u8>, cache: &'static str) -> Respons
         headers.insert(name, value);
     }
     let how = if kind.is_some() { "inline" } else { "attachment" };
-    let disposition = format!("{how}; filename*=UTF-8''{}", escaped(name));
+    let name = scrub::known().clean(name);
+    let disposition = format!("{how}; filename*=UTF-8''{}", escaped(&name));
     if let Ok(value) = HeaderValue::from_str(&disposition) {
         headers.insert(header::CONTENT_DISPOSITION, value);
     }

@@ -1,6 +1,7 @@
 //! Files of an agent's workspace, to be read.
 
 use axum::Json;
+use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
@@ -77,6 +78,7 @@ pub(crate) async fn content(
 ) -> Result<Response, Problem> {
     let agent = extract::agent(&agent)?;
     let name = path.rsplit('/').next().unwrap_or_default().to_owned();
-    let bytes = doors.hive.workspace_content(&agent, path, &permit.sight()).await?;
-    Ok(files::answer(&name, bytes, "no-store"))
+    let file = doors.hive.workspace_content(&agent, path, &permit.sight()).await?;
+    let picture = file.picture;
+    Ok(files::answer(&name, picture, Body::from_stream(file.pieces()), "no-store"))
 }
