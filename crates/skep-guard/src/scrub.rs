@@ -8,9 +8,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
 
-use aho_corasick::{AhoCorasick, Input, MatchKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
@@ -24,6 +24,11 @@ pub use stream::Stream;
 /// Shorter ones would be found in ordinary text.
 pub const SHORTEST: usize = 8;
 
+/// Bytes of all forms up to which the fastest finder is made. Making that one takes the square of
+/// the length of a value that repeats itself, and half a KiB for each byte; of the other it is
+/// linear.
+const FAST_BYTES: usize = 8 << 10;
+
 /// A value that must not be seen, and the name that is shown in its place.
 pub struct Secret {
     pub name: String,
@@ -33,6 +38,11 @@ pub struct Secret {
 impl Secret {
     pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
         Self { name: name.into(), value: SecretString::from(value.into()) }
+    }
+
+    /// How long the value is.
+    pub fn bytes(&self) -> usize {
+        self.value.expose_secret().len()
     }
 }
 
@@ -49,6 +59,8 @@ pub fn known() -> &'static Scrubber {
 pub struct Scrubber {
     /// Written when a secret becomes known, read everywhere at any time.
     table: RwLock<Arc<Table>>,
+    /// Held while a table is made of the one before: no reader waits for that.
+    adding: Mutex<()>,
 }
 
 /// Every form of every secret, ready to be searched for.
@@ -81,8 +93,9 @@ impl Default for FirstBytes {
 impl Scrubber {
     /// From now on these are replaced. Gives back the names of those that are too short for that.
     pub fn add(&self, secrets: impl IntoIterator<Item = Secret>) -> Vec<String> {
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        let mut all = table.secrets.clone();
+        let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.table();
+        let mut all = known.secrets.clone();
         let mut too_short = Vec::new();
         for secret in secrets {
             let value = secret.value.expose_secret();
@@ -94,8 +107,9 @@ impl Scrubber {
                 all.push(Arc::new(secret));
             }
         }
-        if all.len() > table.secrets.len() {
-            *table = Arc::new(Table::of(all));
+        if all.len() > known.secrets.len() {
+            let table = Arc::new(Table::of(all));
+            *self.table.write().unwrap_or_else(PoisonError::into_inner) = table;
         }
         too_short
     }
@@ -197,8 +211,10 @@ impl Table {
         let shortest = secrets.iter().map(|secret| secret.value.expose_secret().len()).min();
         let early = (shortest.unwrap_or(0) / 16).min(3);
         let longest = by_form.keys().map(String::len).max().unwrap_or(0);
+        let fast = by_form.keys().map(String::len).sum::<usize>() <= FAST_BYTES;
         let finder = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
+            .kind((!fast).then_some(AhoCorasickKind::ContiguousNFA))
             .build(by_form.keys())
             .inspect_err(|error| tracing::error!(%error, "secrets cannot be searched for"))
             .ok();

@@ -352,3 +352,25 @@ fn scrubber_of(secrets: &[String]) -> Scrubber {
     let values: Vec<&str> = secrets.iter().map(String::as_str).collect();
     scrubber(&values)
 }
+
+/// What a value is made of decides neither how long it takes to know it nor how much it needs: the
+/// fastest finder takes the square of the first of these, and half a KiB for each byte of the last.
+#[test]
+fn a_long_value_is_known_in_linear_time_and_space() {
+    let mut random = String::new();
+    let mut state = 7_u64;
+    while random.len() < 20_000 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        random.push(char::from(b'!' + (state >> 33) as u8 % 94));
+    }
+    for value in ["k".repeat(4096), "ab".repeat(2048), random] {
+        let scrubber = scrubber(&[&value]);
+        let table = scrubber.table();
+        let finder = table.finder.as_ref().unwrap();
+        assert_eq!(finder.kind(), AhoCorasickKind::ContiguousNFA);
+        assert!(finder.memory_usage() < 400 * value.len(), "{}", finder.memory_usage());
+        assert_eq!(scrubber.clean(&format!("a {value} b")), "a [secret:s0] b");
+    }
+    let usual = scrubber(&[KEY]);
+    assert_eq!(usual.table().finder.as_ref().unwrap().kind(), AhoCorasickKind::DFA);
+}

@@ -93,6 +93,11 @@ pub struct ProfileDraft {
     pub key: Option<Secret>,
 }
 
+impl ProfileDraft {
+    /// No vendor's key is longer.
+    pub const KEY_BYTES: usize = 4096;
+}
+
 /// A draft that can be tried, and saved and put in force at once.
 pub struct DraftedProfile {
     pub profile: Arc<Profile>,

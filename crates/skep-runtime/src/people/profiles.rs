@@ -30,11 +30,16 @@ impl Hive {
         };
         let mut what = json!({"profile": name, "provider": provider, "model": model,
             "api_url": api_url, "key": which});
+        let most = ProfileDraft::KEY_BYTES;
+        let invalid = |why| DoorError::new(ErrorKind::Invalid, "invalid_profile", why);
+        if key.is_some_and(|key| key.bytes() > most) {
+            return Err(invalid(format!("The key has at most {most} characters.")));
+        }
         // Before anything can repeat it.
         let secret =
             key.map(|Secret { name, value }| Secret { name: name.clone(), value: value.clone() });
-        scrub::known().add(secret);
-        let invalid = |why| DoorError::new(ErrorKind::Invalid, "invalid_profile", why);
+        let add = tokio::task::spawn_blocking(|| scrub::known().add(secret));
+        add.await.map_err(|_| DoorError::failed())?;
         let drafted = prepare(draft).await.map_err(invalid)?;
         let tried = self.try_profile(&drafted.profile, &*drafted.provider).await;
         if let Some(failure) = tried.error {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use skep_cli::hive::Home;
 use skep_core::settings::Profile;
 use skep_guard::scrub::SHORTEST;
+use skep_runtime::ProfileDraft;
 
 use super::create::{with_limit, write_file};
 use super::environment::Variables;
@@ -20,8 +21,7 @@ use super::mistake::Mistake;
 use super::providers::{self, DEFAULT, ResolvedProviders, VendorConnection};
 use super::source::{FILE_BYTES, SourceText};
 
-/// No vendor's key is longer.
-const KEY_BYTES: usize = 4096;
+const KEY_BYTES: usize = ProfileDraft::KEY_BYTES;
 const TEXT_BYTES: usize = 500;
 
 /// A profile as it is written.
@@ -79,8 +79,10 @@ impl ProfileChange {
             );
         }
         let text = put(&files.with_default(name)?, name, &wish)?;
-        let keys = &files.keys.text;
-        let keys = key.map_or_else(|| keys.clone(), |key| keys::put(keys, &variable, key));
+        let keys = match key {
+            Some(key) => keys::put(&files.keys.text, &variable, key),
+            None => without_unused(&files.keys.text, &variable, &text),
+        };
         let mut after = files.resolve(name, &text, &keys)?;
         let found = after.profiles.remove(name).zip(after.connections.remove(name));
         let (profile, connection) = found.ok_or_else(by_hand)?;
@@ -90,6 +92,14 @@ impl ProfileChange {
         // The key before the profile that needs it.
         let files = vec![(hive, limited), (files.keys, keys), (files.source, text)];
         Ok(Self { files: FileEdits(files), profile, connection })
+    }
+}
+
+/// The text of the keys, without this one where no profile names it.
+fn without_unused(keys: &str, variable: &str, profiles: &str) -> String {
+    match profiles.contains(&format!("${{{variable}}}")) {
+        true => keys.to_owned(),
+        false => keys::take(keys, variable),
     }
 }
 
@@ -107,11 +117,8 @@ impl FileEdits {
         let files = ProfileFiles::read(home, known)?;
         find(&files.source.text, name)?.ok_or_else(by_hand)?;
         let text = take(&files.source.text, name);
-        let unused = |variable: &String| !text.contains(&format!("${{{variable}}}"));
-        let keys = match keys::variable(name).filter(unused) {
-            Some(variable) => keys::take(&files.keys.text, &variable),
-            None => files.keys.text.clone(),
-        };
+        let variable = keys::variable(name).ok_or_else(by_hand)?;
+        let keys = without_unused(&files.keys.text, &variable, &text);
         files.resolve(name, &text, &keys)?;
         Ok(Self(vec![(files.source, text), (files.keys, keys)]))
     }

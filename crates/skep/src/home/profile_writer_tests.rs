@@ -109,6 +109,10 @@ fn a_key_stays_with_the_address_it_was_given_for() {
     );
     let moved = prepare(&files, "default", wish("openai", elsewhere), None).1;
     assert!(moved.is_ok_and(|change| change.connection.api_key.is_none()));
+    // What no profile names any more is not kept.
+    let (folder, moved) = prepare(&files, "default", wish("openai", elsewhere), None);
+    moved.ok().unwrap().files.write().unwrap();
+    assert_eq!(std::fs::read_to_string(folder.path().join("keys.env")).unwrap(), "");
 }
 
 #[test]
