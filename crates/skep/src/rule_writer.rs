@@ -5,7 +5,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use serde_json::Value;
 use skep_cli::hive::Home;
 use skep_runtime::{PutInForce, RuleDraft, WriteRules};
 use skep_tools::Governance;
@@ -23,15 +22,8 @@ pub fn writer(home: &Home, governance: Arc<Governance>, applier: Arc<Applier>) -
             let folder = home.agent(agent.as_str());
             let file = folder.join("config.yaml");
             let before = read(&file)?;
-            let items: Vec<String> = drafts.iter().map(item).collect();
-            if items.iter().any(|item| means_another(item)) {
-                return Err(
-                    "a pattern with `${`, or with characters that are not seen, cannot be \
-                            written into config.yaml; choose a shorter one, or approve it for the \
-                            session"
-                        .to_owned(),
-                );
-            }
+            let items: Vec<String> =
+                drafts.iter().map(RuleDraft::item).collect::<Result<_, _>>()?;
             let after = add_rules(&before, &items).map_err(|why| by_hand(&why, &items))?;
             let message = format!("always allow: {}", items.join("; "));
             governance
@@ -58,31 +50,12 @@ pub fn writer(home: &Home, governance: Arc<Governance>, applier: Arc<Applier>) -
     })
 }
 
-/// It would parse as another rule: an environment variable, or a blank at an unusual line end.
-fn means_another(item: &str) -> bool {
-    let odd = |c: char| c.is_control() || "\u{2028}\u{2029}\u{feff}".contains(c);
-    item.contains("${") || item.contains(odd)
-}
-
 fn read(file: &Path) -> Result<String, String> {
     std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
 }
 
 fn by_hand(why: &str, items: &[String]) -> String {
     format!("{why}; write it into config.yaml by hand, under policy: {}", items.join(", "))
-}
-
-/// A rule as a YAML mapping on one line; JSON is valid YAML.
-fn item(draft: &RuleDraft) -> String {
-    let quoted = |text: &str| Value::from(text).to_string();
-    let mut text = format!("{{effect: allow, tool: {}", quoted(&draft.tool));
-    let conditions = [("path", &draft.path), ("command", &draft.command), ("host", &draft.host)];
-    for (key, value) in conditions {
-        if let Some(value) = value {
-            text.push_str(&format!(", {key}: {}", quoted(value)));
-        }
-    }
-    text + "}"
 }
 
 /// The text of an agent's file with rules more under `policy`, each a mapping in one line. The

@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum 6b108b9457fa8c82.
+// Do not edit; checksum c319e6bdaa69ed51.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -110,6 +110,8 @@ export interface ApprovalInfo {
   decision?: DecisionInfo | null;
   /** What a lasting yes has to cover, all of it: each command of its line, else its path or its host. Empty where the call names nothing of the kind, or more than can be listed. */
   commands: CallPart[];
+  /** Why no yes to it can last: no rule could be about calls like it and no others. Absent: one can. */
+  once_only?: string | null;
 }
 
 export interface ApprovalPage {

@@ -13,6 +13,7 @@ use skep_core::policy::evaluate::Verdict;
 use skep_core::policy::rule::RuleInfo;
 use skep_core::policy::{Class, Effect};
 use skep_core::settings::SandboxLevel;
+use skep_core::visible::visible;
 use skep_core::{BoxFuture, Millis};
 
 pub use skep_turn::gate::{Bound, NamedFile};
@@ -77,6 +78,10 @@ pub struct ApprovalInfo {
     /// What a lasting yes has to cover, all of it: each command of its line, else its path or its
     /// host. Empty where the call names nothing of the kind, or more than can be listed.
     pub commands: Vec<CallPart>,
+    /// Why no yes to it can last: no rule could be about calls like it and no others. Absent: one
+    /// can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub once_only: Option<String>,
 }
 
 /// A part of a call that a pattern can be about.
@@ -294,6 +299,28 @@ pub struct RuleDraft {
     pub path: Option<String>,
     pub command: Option<String>,
     pub host: Option<String>,
+}
+
+impl RuleDraft {
+    /// The rule as a YAML mapping on one line; JSON is valid YAML. `Err`: it would be read as
+    /// another rule, by the program (an environment variable, an unusual line end) or by a person.
+    pub fn item(&self) -> Result<String, String> {
+        let quoted = |text: &str| Value::from(text).to_string();
+        let mut item = format!("{{effect: allow, tool: {}", quoted(&self.tool));
+        let conditions = [("path", &self.path), ("command", &self.command), ("host", &self.host)];
+        for (key, value) in conditions {
+            if let Some(value) = value {
+                item.push_str(&format!(", {key}: {}", quoted(value)));
+            }
+        }
+        if item.contains("${") || visible(&item) != item {
+            let why = "a pattern with `${`, or with characters that are not seen, cannot be \
+                       written into config.yaml; choose a shorter one, or approve it for the \
+                       conversation";
+            return Err(why.to_owned());
+        }
+        Ok(item + "}")
+    }
 }
 
 /// Puts written rules in force.

@@ -72,6 +72,59 @@ async fn attack_a_lasting_yes_covers_no_more_than_was_shown() {
     assert_eq!((&policy["broken"], &policy["grants"]), (&Value::Null, &json!([])), "{policy}");
 }
 
+/// A call of which no command is understood leaves a rule nothing to be about but all of bash.
+#[tokio::test]
+async fn attack_a_call_without_a_command_is_approved_once_alone() {
+    let stage = Stage::new().await;
+    stage.write("teams/main/config.yaml", ASKS);
+    obeys(&stage);
+    let play = stage.up().await;
+    let mut calls: Vec<String> =
+        ["# a comment", "> notes.txt", "A=1", "< welcome.md", "A=1 B=2 >x"]
+            .into_iter()
+            .map(bash)
+            .collect();
+    calls.push(format!("bash {}", json!({"output_of": "job1"})));
+    calls.push(format!("bash {}", json!({"stop": "job1"})));
+    for (number, call) in calls.iter().enumerate() {
+        let (item, asked) = asked_for(&play, &format!("s{number}"), call).await;
+        assert!(asked["once_only"].is_string(), "{asked}");
+        let id = asked["id"].as_str().unwrap();
+        for (scope, patterns) in
+            [("session", json!([])), ("always", json!([])), ("session", json!(["id"]))]
+        {
+            let query = if patterns == json!([]) { "" } else { "&patterns=id" };
+            let covers = format!("/api/v1/approvals/{id}/covers?scope={scope}{query}");
+            let covers = play.api().get(&covers).await.unwrap();
+            assert_eq!(
+                (covers.status, &covers.json["code"]),
+                (409, &json!("no_pattern")),
+                "{call}"
+            );
+            let wish = json!({"decision": "approve", "scope": scope, "patterns": patterns});
+            let refused = play.decision(&asked, wish).await;
+            assert_eq!(
+                (refused.status, &refused.json["code"]),
+                (409, &json!("no_pattern")),
+                "{call}"
+            );
+        }
+        play.answer(&asked, "approve").await.good().unwrap();
+        play.ended("main", &item).await;
+    }
+    // What a preview says is what the decision says.
+    for (number, line) in ["echo '${HOME}'", "echo 'a\u{202e}b'"].into_iter().enumerate() {
+        let (_, asked) = asked_for(&play, &format!("t{number}"), &bash(line)).await;
+        let covers = format!("/api/v1/approvals/{}/covers", asked["id"].as_str().unwrap());
+        let covers = play.api().get(&covers).await.unwrap();
+        let always = json!({"decision": "approve", "scope": "always"});
+        let refused = play.decision(&asked, always).await;
+        assert_eq!((covers.status, refused.status), (409, 409), "{line}: {}", covers.text);
+        assert_eq!(covers.json["code"], refused.json["code"]);
+    }
+    assert_eq!(fs::read_to_string(stage.home().join("teams/main/config.yaml")).unwrap(), ASKS);
+}
+
 /// Somebody saw this very call and said no; a yes to calls like it, given before the turn could
 /// go on, is about others.
 #[tokio::test]

@@ -274,6 +274,25 @@ async fn gate_a_pinned_file_is_shown_as_it_was_judged() {
     let made = api.post("/api/v1/tokens", &made).await.unwrap().good().unwrap();
     let paul = play.hive.api(made["token"].as_str()).unwrap();
     assert_eq!(code(&file(&paul, &question, at("a.sh")).await), (404, "unknown_approval"));
+    // Whoever asks does not read the file that way, before a no or after it.
+    let wish = json!({"message": "run: cat a.sh", "session_key": "his"});
+    let sent = paul.post("/api/v1/agents/main/messages", &wish).await.unwrap().good().unwrap();
+    let his = sent["item_id"].as_str().unwrap();
+    play.until_state("main", his, "waiting").await;
+    let open = paul.get("/api/v1/approvals").await.unwrap().good().unwrap();
+    let own = &open["approvals"][0];
+    assert_eq!(own["files"][0]["path"], "a.sh", "{open}");
+    assert_eq!(code(&file(&paul, own, 0).await), (403, "not_approver"));
+    assert_eq!(file(&api, own, 0).await.good().unwrap()["text"], text);
+    // Nor does he see how busy others keep the agent.
+    let agents = paul.get("/api/v1/agents").await.unwrap().good().unwrap();
+    assert_eq!(
+        (&agents["agents"][0]["name"], &agents["agents"][0]["work"]),
+        (&json!("main"), &Value::Null)
+    );
+    play.answer(own, "deny").await.good().unwrap();
+    play.ended("main", his).await;
+    assert_eq!(code(&file(&paul, own, 0).await), (403, "not_approver"));
     // Another content is not what was judged, and neither is a link in its place.
     stage.write("teams/main/work/a.sh", "echo other");
     assert_eq!(code(&file(&api, &question, at("a.sh")).await), (409, "changed"));

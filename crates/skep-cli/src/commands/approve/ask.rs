@@ -15,15 +15,20 @@ pub(super) async fn one(
     globals: &Globals,
     question: &Value,
 ) -> Result<(), Failure> {
-    let prompt =
-        "approve? [y]es once, [s] for this conversation, [a]lways, [n]o, Enter to leave it: ";
+    let can_last = question["once_only"].is_null();
+    let prompt = match can_last {
+        true => {
+            "approve? [y]es once, [s] for this conversation, [a]lways, [n]o, Enter to leave it: "
+        }
+        false => "approve? [y]es once, [n]o, Enter to leave it: ",
+    };
     // A key that was pressed before the call could be read decides nothing.
     hangup::forget_typed();
     let body = loop {
         let Some(typed) = output::typed(prompt) else { return Ok(()) };
         match typed.as_str() {
             "y" | "yes" | "once" => break json!({"decision": "approve"}),
-            "s" | "session" | "a" | "always" => {
+            "s" | "session" | "a" | "always" if can_last => {
                 let scope = if typed.starts_with('s') { "session" } else { "always" };
                 if let Some(body) = lasting(client, question, scope).await {
                     break body;
@@ -36,7 +41,7 @@ pub(super) async fn one(
             other => output::note(format!("{} is none of these", foreign(other))),
         }
     };
-    let id = question["id"].as_str().unwrap_or_default();
+    let id = id_of(question);
     // The hash binds the decision to what was just shown.
     let mut body = body;
     body["hash"] = question["hash"].clone();
@@ -48,6 +53,10 @@ pub(super) async fn one(
     Ok(())
 }
 
+fn id_of(question: &Value) -> &str {
+    question["id"].as_str().unwrap_or_default()
+}
+
 /// The body of a decision that outlasts this call, after a preview of what it covers. `None`: ask
 /// again.
 async fn lasting(client: &Client, question: &Value, scope: &str) -> Option<Value> {
@@ -56,7 +65,13 @@ async fn lasting(client: &Client, question: &Value, scope: &str) -> Option<Value
     for (number, patterns) in choices.iter().enumerate() {
         output::line(format!("  {}  {}", number + 1, joined(patterns)));
     }
-    output::line("  e  exactly this call");
+    let exact = client.get(&covers_path(id_of(question), scope, &[])).await.ok();
+    if let Some(exact) = exact.filter(|exact| exact["covers"] == true) {
+        match items(&exact["allows"]).is_empty() {
+            true => output::line(format!("  e  {}", allowed(&Value::Null, &question["tool"]))),
+            false => output::line("  e  exactly this call"),
+        }
+    }
     let chosen = output::typed("a number, e, a pattern of your own, Enter to go back: ")?;
     let number = chosen.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     let patterns = match (chosen.as_str(), number.and_then(|at| choices.get(at))) {
@@ -76,7 +91,7 @@ async fn lasting(client: &Client, question: &Value, scope: &str) -> Option<Value
 
 /// Shows what the patterns cover; false if they do not cover this call.
 async fn preview(client: &Client, question: &Value, scope: &str, patterns: &[String]) -> bool {
-    let id = question["id"].as_str().unwrap_or_default();
+    let id = id_of(question);
     let found = match client.get(&covers_path(id, scope, patterns)).await {
         Ok(found) => found,
         Err(error) => {

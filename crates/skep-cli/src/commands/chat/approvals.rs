@@ -11,7 +11,7 @@ use super::decision::{DecisionMode, LongApproval, PatternChoice};
 use super::transcript::ChatEntry;
 use crate::commands::approve::{choices, covers_path};
 use crate::hive::escaped;
-use crate::print::items;
+use crate::print::{foreign, items};
 
 /// Keys pressed sooner than this after an approval came in sight were meant for something else.
 const SETTLE_MS: i64 = 400;
@@ -74,6 +74,11 @@ impl PendingApprovals {
     pub fn current(&self) -> Option<&Value> {
         let (open, place) = self.waiting();
         open.get(place).copied()
+    }
+
+    /// Whether more than this one call can be approved.
+    pub fn can_last(&self) -> bool {
+        self.current().is_some_and(|question| question["once_only"].is_null())
     }
 
     /// `1 of 2`; nothing if there is one only.
@@ -158,6 +163,10 @@ impl PendingApprovals {
         match answer {
             ApprovalReply::Deny { note } => self.deny(note),
             ApprovalReply::Once => self.decide(json!({"decision": "approve"})),
+            ApprovalReply::Lasting { .. } if !self.can_last() => {
+                let why = self.current().and_then(|question| question["once_only"].as_str());
+                note(&foreign(why.unwrap_or_default()))
+            }
             ApprovalReply::Lasting { scope, patterns } => self.choose(scope, patterns),
         }
     }

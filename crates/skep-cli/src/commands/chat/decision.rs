@@ -58,7 +58,7 @@ impl LongApproval {
 /// Sets of patterns to choose from.
 pub struct PatternChoice {
     scope: &'static str,
-    /// The empty set is exactly this call.
+    /// The empty set, the last one, is exactly this call.
     sets: Vec<(Vec<String>, Option<Value>)>,
     marked: usize,
 }
@@ -74,6 +74,20 @@ impl PatternChoice {
         }
     }
 
+    /// The sets to choose from: that one only where there is such a rule. Until the hive says so,
+    /// patterns for all words say it.
+    fn offered(&self) -> &[(Vec<String>, Option<Value>)] {
+        let whole = |set: &[String]| set.iter().all(|pattern| pattern.ends_with(" $"));
+        match self.sets.split_last() {
+            Some(((set, found), before)) if set.is_empty() => match found {
+                Some(_) if covers(found) => &self.sets,
+                None if before.iter().any(|(set, _)| whole(set)) => &self.sets,
+                _ => before,
+            },
+            _ => &self.sets,
+        }
+    }
+
     fn marked(&self) -> Option<&(Vec<String>, Option<Value>)> {
         self.sets.get(self.marked)
     }
@@ -81,8 +95,12 @@ impl PatternChoice {
     /// A set is taken once it is known that it covers the call.
     fn taken(&self) -> Option<Vec<String>> {
         let (set, found) = self.marked()?;
-        found.as_ref().filter(|found| found["covers"] == true).map(|_| set.clone())
+        covers(found).then(|| set.clone())
     }
+}
+
+fn covers(found: &Option<Value>) -> bool {
+    found.as_ref().is_some_and(|found| found["covers"] == true)
 }
 
 /// What a key came to.
@@ -224,6 +242,7 @@ fn pressed(approvals: &mut PendingApprovals, letter: char) -> KeyReply {
         // It is read to its end first, as the keys say.
         'y' | 's' | 'a' if approvals.unread.is_some() => Vec::new(),
         'y' => approvals.decide(json!({"decision": "approve"})),
+        's' | 'a' if !approvals.can_last() => Vec::new(),
         's' => approvals.choose("session", Vec::new()),
         'a' => approvals.choose("always", Vec::new()),
         'n' => {
@@ -247,7 +266,7 @@ fn pressed(approvals: &mut PendingApprovals, letter: char) -> KeyReply {
 
 fn pattern_key(approvals: &mut PendingApprovals, code: KeyCode) -> KeyReply {
     let DecisionMode::Patterns(choice) = &mut approvals.mode else { return KeyReply::default() };
-    let last = choice.sets.len().saturating_sub(1);
+    let last = choice.offered().len().saturating_sub(1);
     match code {
         KeyCode::Up => choice.marked = choice.marked.saturating_sub(1),
         KeyCode::Down => choice.marked = (choice.marked + 1).min(last),
@@ -307,6 +326,7 @@ pub fn prompt(approvals: &PendingApprovals, now: i64, term: &TermInfo) -> Vec<Te
 
 fn keys(approvals: &PendingApprovals, term: &TermInfo) -> Vec<TextLine> {
     let mut words: Vec<String> = match &approvals.unread {
+        None if !approvals.can_last() => ["y once", "n deny"].map(str::to_owned).into(),
         None => ["y once", "s conversation", "a always", "n deny"].map(str::to_owned).into(),
         Some(long) => {
             let first = format!("v read all {} lines, then approve", long.lines.len());
@@ -333,7 +353,7 @@ fn list(choice: &PatternChoice, agent: &str, tool: &Value, term: &TermInfo) -> V
         _ => "In this conversation. Matches of the last calls:".to_owned(),
     };
     let mut lines = hint(&heading, term);
-    for (place, (set, found)) in choice.sets.iter().enumerate() {
+    for (place, (set, found)) in choice.offered().iter().enumerate() {
         let count = found.as_ref().map(|found| {
             let count = |key: &str| found["last"][key].as_u64().unwrap_or(0);
             match found["covers"] == true {
@@ -343,6 +363,7 @@ fn list(choice: &PatternChoice, agent: &str, tool: &Value, term: &TermInfo) -> V
         });
         let count = count.unwrap_or_else(|| "  …".to_owned());
         let name = match set.as_slice() {
+            [] if is_bare(found) => allowed(&Value::Null, tool),
             [] => "only exactly this call".to_owned(),
             set => joined(set),
         };
@@ -354,15 +375,18 @@ fn list(choice: &PatternChoice, agent: &str, tool: &Value, term: &TermInfo) -> V
     }
     lines.extend(about_marked(choice, tool, term));
     let word = if choice.scope == "always" { "always" } else { "for this conversation" };
-    let last = choice.sets.len();
-    let ways = [
-        format!("1-{last} choose"),
-        format!("Enter approve {word}"),
-        "e edit".to_owned(),
-        "Esc back".to_owned(),
-    ];
+    let mut ways = vec!["e edit".to_owned(), "Esc back".to_owned()];
+    if !choice.offered().is_empty() {
+        let choose = format!("1-{} choose", choice.offered().len());
+        ways.splice(0..0, [choose, format!("Enter approve {word}")]);
+    }
     lines.extend(in_rows(&ways, STRONG, term));
     lines
+}
+
+/// Whether the rule has no condition.
+fn is_bare(found: &Option<Value>) -> bool {
+    found.as_ref().is_some_and(|found| found["allows"].as_array().is_some_and(Vec::is_empty))
 }
 
 /// The marked set whole, why it does not do, and what else it decides.

@@ -198,6 +198,31 @@ fn channel_patterns_are_chosen_once_it_is_known_what_they_cover() {
 }
 
 #[test]
+fn channel_what_no_rule_can_stand_for_is_offered_once_alone() {
+    let mut desk = Desk::new();
+    desk.write("s");
+    let no = json!({"covers": false, "why": "no rule can stand for it"});
+    desk.approvals.covers(&[], &no);
+    assert!(!desk.shown(80).contains("exactly this call"), "{}", desk.shown(80));
+    // A rule without a condition is never called exactly this call.
+    let bare =
+        json!({"covers": true, "allows": [], "others": [], "last": {"calls": 1, "covered": 1}});
+    desk.approvals.covers(&[], &bare);
+    let shown = desk.shown(80);
+    assert!(shown.contains("3 every call of"), "{shown}");
+    assert!(!shown.contains("exactly this call"), "{shown}");
+
+    let mut desk = Desk::new();
+    let mut question = desk.approvals.current().unwrap().clone();
+    question["once_only"] = "it names no command".into();
+    desk.approvals.know(vec![question]);
+    assert_eq!((desk.write("s"), desk.write("a")), (Vec::new(), Vec::new()));
+    let shown = desk.shown(80);
+    assert!(shown.contains("y once") && shown.contains("n deny"), "{shown}");
+    assert!(!shown.contains("conversation") && !shown.contains("always"), "{shown}");
+}
+
+#[test]
 fn channel_what_somebody_would_type_to_decide() {
     for text in ["yes", " OK. ", "No!", "go ahead", "y"] {
         assert!(is_reply(text), "{text}");

@@ -17,10 +17,9 @@ use skep_store::approvals::{AnswerApproval, Approval, NoteRefused};
 use skep_store::audit::AddAudit;
 use skep_store::grants::GrantRow;
 use skep_store::inbox::{Accept, Accepted, Letter};
-use skep_turn::gate::Bound;
 use skep_turn::lane::Slot;
 
-use super::{Foreseen, approvers_of, draft_of, files_of, row_of, unknown_approval};
+use super::{Foreseen, approvers_of, draft_of, row_of, unknown_approval};
 use crate::door::{
     ApprovalInfo, DecisionWish, DoorError, ErrorKind, FileWriters, Identity, Inbound, RuleDraft,
     Sight, Source,
@@ -89,11 +88,6 @@ impl Hive {
         let shown = self.is_shown(&row, &who, sight).await;
         let checked = self.check_approver(&row, &who, &wish).await;
         checked.map_err(|error| if shown { error } else { unknown_approval(id) })?;
-        if lasting && Bound::of(&files_of(&row.files)) == Bound::Nothing {
-            let text = "The workspace has too many files to tell whether one changed, so this \
-                        call is bound to none of them. Approve it once.";
-            return Err(DoorError::new(ErrorKind::Conflict, "not_bound", text));
-        }
         let agent = self.agent_of(row.agent, &row.agent_name);
         let mut lasts = Lasting::default();
         // What the answer would be refused for is refused before anything is written.

@@ -5,10 +5,32 @@ use skep_core::policy::pattern::{CommandPattern, PathPattern};
 use skep_core::policy::plain::{self, quoted};
 use skep_core::policy::rule::{PathFact, Piece};
 use skep_core::policy::shell::{Cover, Part, Simple, Word};
-use skep_core::tool::Subject;
+use skep_core::tool::{Subject, Tool};
 use skep_core::visible::{bounded_text, visible};
 
 use crate::door::{CallPart, DoorError, ErrorKind, RuleDraft};
+
+/// Why no rule can stand for calls like this one: others of the tool name what they are about,
+/// and of this one nothing is understood, so that a rule would be about all of them.
+pub(super) fn once_only(tool: &dyn Tool, subject: &Subject) -> Option<DoorError> {
+    let spec = tool.spec();
+    let named = |key: &&str| !spec.input_schema["properties"][key].is_null();
+    let nothing = match subject {
+        Subject { command: Some(command), .. } => plain::line(command).0.is_empty(),
+        Subject { paths, host: None, .. } if paths.is_empty() => {
+            ["command", "file_path", "path", "url", "host"].iter().any(|key| named(key))
+        }
+        _ => false,
+    };
+    nothing.then(|| {
+        let text = format!(
+            "This call of `{}` names no command, path or host that a rule could be about. Approve \
+             it once.",
+            spec.name
+        );
+        DoorError::new(ErrorKind::Conflict, "no_pattern", text)
+    })
+}
 
 /// One rule for each pattern.
 pub(super) fn patterned(

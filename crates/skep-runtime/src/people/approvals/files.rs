@@ -1,5 +1,6 @@
 //! The content of files that a question is about, as it was when the question was asked.
 
+use skep_core::role::{Action, Reach, decide};
 use skep_core::visible::bounded_text;
 use skep_guard::scrub;
 use skep_turn::gate::{self, PinnedError};
@@ -12,7 +13,8 @@ use crate::hive::Hive;
 const SHOWN: usize = 50_000;
 
 impl Hive {
-    /// A file of a question, for whoever sees the question; `number` is its place in `files`.
+    /// A file of a question, for whoever may decide it or read the workspace; whoever asked gets no
+    /// file that way before it is decided. `number` is its place in `files`.
     pub async fn approval_file(
         &self,
         id: &str,
@@ -20,7 +22,13 @@ impl Hive {
         by: &Identity,
         sight: &Sight,
     ) -> Result<PinnedFile, DoorError> {
-        let row = self.seen_approval(id, &self.visitor(by), sight).await?;
+        let who = self.visitor(by);
+        let row = self.seen_approval(id, &who, sight).await?;
+        let reads = who.role.is_some_and(|role| decide(role, Action::ReadFiles) == Reach::All);
+        if !reads && self.approvers_now(&row).await.refuse(&who).is_some() {
+            let text = "Only whoever may decide the approval or read the workspace sees its files.";
+            return Err(DoorError::new(ErrorKind::Forbidden, "not_approver", text));
+        }
         let agent = self.agent_of(row.agent, &row.agent_name)?;
         let Some(file) = files_of(&row.files).into_iter().nth(number) else {
             return Err(refused(PinnedError::NotShown));

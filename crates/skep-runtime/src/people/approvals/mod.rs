@@ -28,7 +28,7 @@ use crate::door::{
 };
 use crate::hive::{Hive, door_error};
 use crate::people::policies::{PolicyTrial, check_row};
-use drafts::{exactly, parts, patterned};
+use drafts::{exactly, once_only, parts, patterned};
 
 /// Open questions that a pattern is tried on.
 const TRIED: u32 = 200;
@@ -37,6 +37,9 @@ const PAST_CALLS: usize = 5;
 const PAST_ROWS: u32 = 40;
 /// Characters of the agent's own words that go with a question.
 const WORDS: usize = 1000;
+
+const NOT_BOUND: &str = "The workspace has too many files to tell whether one changed, so this \
+                         call is bound to none of them. Approve it once.";
 
 /// What a lasting yes comes to. A preview and a decision are made of the same.
 struct Foreseen {
@@ -147,8 +150,16 @@ impl Hive {
         scope: Scope,
         patterns: &[String],
     ) -> Result<Foreseen, DoorError> {
+        if Bound::of(&files_of(&row.files)) == Bound::Nothing {
+            return Err(DoorError::new(ErrorKind::Conflict, "not_bound", NOT_BOUND));
+        }
         let (rules, stray) = self.draft_rules(row, agent, patterns).await?;
         let always = scope == Scope::Always;
+        if let Some(why) =
+            rules.iter().filter(|_| always).find_map(|rule| draft_of(rule).item().err())
+        {
+            return Err(DoorError::new(ErrorKind::Conflict, "rule_not_written", why));
+        }
         // A rule outlasts what is granted now. A grant stands beside it, as in the gate.
         let (policy, grants) = match always {
             true => (with_rules(&agent.policy, &rules), Vec::new()),
@@ -214,6 +225,9 @@ impl Hive {
     ) -> Result<(Vec<Rule>, Option<String>), DoorError> {
         let tool = self.tool(&row.tool)?;
         let subject = tool.subject(&row.arguments);
+        if let Some(refused) = once_only(&*tool, &subject) {
+            return Err(refused);
+        }
         let mut pieces = looked_at(agent, vec![subject.clone()]).await;
         let pieces = pieces.pop().unwrap_or_default();
         let drafts = match patterns {
@@ -344,8 +358,8 @@ impl Hive {
         let approvers = approvers_of(&row);
         let sandbox =
             self.agent_of(row.agent, &row.agent_name).ok().map(|agent| agent.sandbox.level);
-        let subject =
-            self.shared.snapshot().toolbox.find(&row.tool).map(|tool| tool.subject(&row.arguments));
+        let tool = self.shared.snapshot().toolbox.find(&row.tool).cloned();
+        let subject = tool.as_ref().map(|tool| tool.subject(&row.arguments));
         let class = Class::parse(&row.class).filter(|_| subject.is_some());
         let decision = match (row.decided_by, row.decided_at, row.decided_from) {
             (Some(by), Some(at), Some(from)) => Some(DecisionInfo {
@@ -360,8 +374,13 @@ impl Hive {
             _ => None,
         };
         let files = files_of(&row.files);
+        let bound = Bound::of(&files);
+        let named = tool.as_deref().zip(subject.as_ref());
+        let once = named.and_then(|(tool, subject)| once_only(tool, subject));
+        let not_bound = || (bound == Bound::Nothing).then(|| NOT_BOUND.to_owned());
         ApprovalInfo {
-            bound: Bound::of(&files),
+            once_only: once.map(|refused| refused.text).or_else(not_bound),
+            bound,
             files,
             commands: subject.map(|subject| parts(&subject)).unwrap_or_default(),
             shown: shown_arguments(&row.arguments),
