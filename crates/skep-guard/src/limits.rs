@@ -52,6 +52,21 @@ pub fn set_slice_of_thread(slice: Slice) {
 #[cfg(not(target_os = "linux"))]
 pub fn set_slice_of_thread(_: Slice) {}
 
+/// From now on this process waits for its turn when it wakes: it takes no thread's place. A bare
+/// system call, nothing allocated.
+#[cfg(target_os = "linux")]
+pub fn become_batch() {
+    let none = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the kernel reads the struct. Zero is the calling thread; one that may not change
+    // runs as before.
+    unsafe {
+        libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_BATCH, &raw const none);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn become_batch() {}
+
 #[cfg(test)]
 mod tests {
     use super::*;

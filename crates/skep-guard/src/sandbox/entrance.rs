@@ -19,6 +19,7 @@ use rustix::thread::{UnshareFlags, set_thread_groups, set_thread_res_gid, set_th
 use seccompiler::BpfProgram;
 
 use super::{CommandLimits, Gid, SandboxError, SandboxRoom, Uid, Workspace, broken, filter};
+use crate::limits;
 
 /// Where the child, being root, puts what the unprivileged user must reach although the folders
 /// above it are closed to that user. Covered by a file system of its own that only the child sees.
@@ -147,6 +148,7 @@ impl SandboxEntrance {
         // The hive comes first; a group of its own, where there is one, says by how much. A system
         // that refuses lets it run as before.
         let _ = rustix::process::setpriority_process(None, NICE);
+        limits::become_batch();
         for (resource, limit) in self.limits {
             // Lower than ours where ours is lower already.
             let most = rustix::process::getrlimit(resource).maximum;

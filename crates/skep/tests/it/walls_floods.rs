@@ -76,6 +76,30 @@ async fn ended(play: &Play, item: &str) {
     done.await.unwrap();
 }
 
+/// What turns of another agent take while the call runs, from its first question to the model on;
+/// and what the call answered.
+async fn turns_beside(
+    stage: &Stage,
+    play: &Play,
+    count: usize,
+    (tool, arguments): (&str, Value),
+) -> (Vec<Duration>, String) {
+    let asked = stage.model.asked();
+    // A call may end before the turns beside it do: its last answer is there by then.
+    stage.model.push_all([Reply::call(tool, arguments), Reply::say("done")]);
+    // A session of its own: none has more to read than others.
+    let session = format!("beside-{asked}");
+    let item = play.tell("main", &session, "go").await["item_id"].as_str().unwrap().to_owned();
+    let begins = || stage.model.asked() > asked;
+    wait::until_true("the call", PATIENCE, begins).await.unwrap();
+    let times = turns(stage, play, count).await;
+    ended(play, &item).await;
+    let history = play.history("main", &session).await;
+    let mut results = history.iter().filter(|row| row["role"] == "toolResult");
+    let text = results.next_back().unwrap()["content"][0]["text"].as_str().unwrap().to_owned();
+    (times, text)
+}
+
 fn middle_and_most(mut times: Vec<Duration>) -> (Duration, Duration) {
     times.sort();
     (times[times.len() / 2], times[(times.len() * 99 / 100).min(times.len() - 1)])
@@ -96,30 +120,19 @@ async fn walls_stop_floods_while_others_go_on_and_the_hive_stays_small() {
     // From here on the highest mark is counted anew.
     fs::write(format!("/proc/{}/clear_refs", play.hive.process()), "5").unwrap();
     let before = status(&play, "VmRSS:");
-    // In turn, so that what else the machine does weighs on both alike.
-    let (mut alone, mut beside) = (Vec::new(), Vec::new());
+    // In turn, so that what else the machine does weighs on all alike.
+    let (mut alone, mut plain, mut beside) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
         for (tool, arguments, ending) in attacks() {
             let shown: String = arguments.to_string().chars().take(80).collect();
             let quiet = turns(&stage, &play, each).await;
-            let asked = stage.model.asked();
-            // A flood may end before the turns beside it do: its last answer is there by then.
-            stage.model.push_all([Reply::call(tool, arguments), Reply::say("done")]);
-            // A session of its own: none has more to read than others.
-            let session = format!("flood-{asked}");
-            let item =
-                play.tell("main", &session, "go").await["item_id"].as_str().unwrap().to_owned();
-            let begins = || stage.model.asked() > asked;
-            wait::until_true("the attack", PATIENCE, begins).await.unwrap();
-            let busy = turns(&stage, &play, each).await;
+            let harmless = json!({"command": "sleep 0.2"});
+            let (calm, _) = turns_beside(&stage, &play, each, ("bash", harmless)).await;
+            let (busy, text) = turns_beside(&stage, &play, each, (tool, arguments)).await;
             eprintln!("{shown}: alone {quiet:?}, beside {busy:?}");
             alone.extend(quiet);
+            plain.extend(calm);
             beside.extend(busy);
-            ended(&play, &item).await;
-            let history = play.history("main", &session).await;
-            let mut results = history.iter().filter(|row| row["role"] == "toolResult");
-            let text =
-                results.next_back().unwrap()["content"][0]["text"].as_str().unwrap().to_owned();
             assert!(ending.split('|').any(|one| text.contains(one)), "{shown}: {text}");
             assert!(!text.contains("escaped"), "{shown}: {text}");
             // Room for the next one.
@@ -132,9 +145,10 @@ async fn walls_stop_floods_while_others_go_on_and_the_hive_stays_small() {
         }
     }
     let grown = status(&play, "VmHWM:").saturating_sub(before);
-    let (alone, beside) = (middle_and_most(alone), middle_and_most(beside));
-    eprintln!("turns alone: p50 {:?}, p99 {:?}", alone.0, alone.1);
-    eprintln!("turns beside floods: p50 {:?}, p99 {:?}", beside.0, beside.1);
+    for (what, times) in [("alone", alone), ("beside sleep", plain), ("beside floods", beside)] {
+        let (middle, most) = middle_and_most(times);
+        eprintln!("turns {what}: p50 {middle:?}, p99 {most:?}");
+    }
     eprintln!("the hive grew by {} KiB, from {} KiB", grown >> 10, before >> 10);
     assert!(grown < 64 << 20, "the hive grew by {} MiB", grown >> 20);
 }
