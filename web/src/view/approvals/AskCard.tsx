@@ -108,7 +108,8 @@ export function Answer(props: Props) {
   const shown = () => exact(props.approval);
   const mayAnswer = () => props.approval.refused === undefined;
   // What allows more than one call is for operators.
-  const mayLast = () => may("approve") && props.lasting === true;
+  const mayLast = () =>
+    may("approve") && props.lasting === true && !props.approval.once_only;
   onKey((event) => {
     if (event.key === "Escape" && choice.lasts()) choice.setScope("once");
   });
