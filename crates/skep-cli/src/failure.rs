@@ -33,7 +33,7 @@ pub struct Failure {
     pub headline: Option<String>,
     pub why: String,
     /// The hive's word for programs, where it refused.
-    pub code: Option<String>,
+    pub code: Option<Box<str>>,
     /// The next command to try, or what else to do.
     pub next: Option<String>,
 }
@@ -50,7 +50,7 @@ impl Failure {
     }
 
     pub fn code(mut self, code: &str) -> Self {
-        self.code = Some(code.to_owned());
+        self.code = Some(code.into());
         self
     }
 

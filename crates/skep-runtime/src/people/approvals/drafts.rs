@@ -18,7 +18,7 @@ pub(super) fn once_only(tool: &dyn Tool, subject: &Subject) -> Option<DoorError>
     let nothing = match subject {
         Subject { command: Some(command), .. } => plain::line(command).0.is_empty(),
         Subject { paths, host: None, .. } if paths.is_empty() => {
-            ["command", "file_path", "path", "url", "host"].iter().any(|key| named(key))
+            ["command", "file_path", "path", "url", "host"].iter().any(named)
         }
         _ => false,
     };
