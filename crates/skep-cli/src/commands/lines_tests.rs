@@ -55,7 +55,7 @@ today  $0.2500 and 1 call of unknown price for 3 calls, 1200 tokens; daily limit
 
 agent main  active  native · rehearsal  1 running, 1 waiting, 2 queued
 agent cto  failed  config.yaml:1:1: unknown key
-agent ops  active  native · m  0 running, 0 waiting, 0 queued  on the host, without walls
+agent ops  active  native · m  on the host, without walls
 
 turn  main/main  waiting  since 1970-01-01 00:00:00Z  waits for a decision
 

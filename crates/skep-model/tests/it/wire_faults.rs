@@ -131,7 +131,7 @@ async fn a_pause_the_vendor_asks_for_is_passed_on(wire: Wire) {
     let expected = ModelError::Passing {
         code: RetryCode::RateLimited,
         text: "the model vendor limits the rate of requests (429): This request would exceed your \
-               organization's rate limit."
+               organization's rate limit"
             .to_owned(),
         retry_after: Some(Duration::from_secs(7)),
     };

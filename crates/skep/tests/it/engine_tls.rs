@@ -82,6 +82,6 @@ async fn engine_a_vendor_is_asked_over_tls_where_its_certificate_is_trusted() {
     let reached = &checked["providers"][0]["reached"];
     assert_eq!(reached["ok"], false, "{checked}");
     let why = reached.to_string();
-    assert!(why.contains("its certificate is not trusted here"), "{why}");
+    assert!(why.contains("the certificate of localhost is not trusted here"), "{why}");
     assert_eq!(stage.model.requests().len(), 1);
 }
