@@ -111,7 +111,14 @@ pub(crate) struct PatternParams {
     patterns: Option<String>,
     /// `session` or `always`; `always` where it is left out.
     #[param(inline)]
-    scope: Option<Scope>,
+    scope: Option<LastingScope>,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum LastingScope {
+    Session,
+    Always,
 }
 
 /// What a lasting yes with these patterns would cover: this call, other open questions, and how
@@ -133,11 +140,10 @@ pub(crate) async fn covers(
     let patterns = params
         .patterns
         .map_or_else(Vec::new, |text| serde_json::from_str(&text).unwrap_or_else(|_| vec![text]));
-    let scope = params.scope.unwrap_or(Scope::Always);
-    if scope == Scope::Once {
-        let detail = "an approval for once covers this call alone; scope is session or always";
-        return Err(Problem::bad_request("invalid_query", detail));
-    }
+    let scope = match params.scope {
+        Some(LastingScope::Session) => Scope::Session,
+        Some(LastingScope::Always) | None => Scope::Always,
+    };
     let yes = (scope, patterns.as_slice());
     Ok(Json(doors.hive.covers(&id, yes, permit.identity(), &permit.sight()).await?))
 }
