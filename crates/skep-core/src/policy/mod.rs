@@ -1,12 +1,22 @@
 //! What is decided about a tool call: by rules, and by what the tool does to the world where no
-//! rule matches. Pure: the same call, rules and people give the same answer and the same trace.
+//! rule matches; and what is decided about a host that it wants to reach. Pure: the same call,
+//! rules and people give the same answer and the same trace.
 
+pub mod address;
+#[cfg(test)]
+mod address_tests;
 pub mod allow;
 pub mod approvers;
 pub mod evaluate;
 #[cfg(test)]
 mod evasion_tests;
 pub mod glob;
+pub mod host;
+#[cfg(test)]
+mod host_tests;
+pub mod network;
+#[cfg(test)]
+mod network_tests;
 pub mod pattern;
 pub mod plain;
 #[cfg(test)]
