@@ -10,6 +10,7 @@ pub mod clock;
 pub mod companion;
 pub mod descriptors;
 pub mod disk;
+pub mod egress;
 pub mod environment;
 pub mod footprint;
 pub mod hangup;

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
-use reqwest::Response;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+use http::Method;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use secrecy::ExposeSecret;
 use skep_core::BoxStream;
 use skep_core::engine::RetryCode;
 use skep_core::provider::{ModelError, ModelEvent, ModelRequest};
+use skep_guard::egress::HttpResponse;
 use tokio::time::Instant;
 
 use crate::answer::{Decode, Last};
@@ -73,7 +74,7 @@ enum State<D> {
 }
 
 struct Streaming<D> {
-    response: Response,
+    response: HttpResponse,
     body: ResponseBody,
     decoder: D,
     /// Bytes of what was said so far.
@@ -266,7 +267,10 @@ impl<D: Decode> Streaming<D> {
 }
 
 /// Sends the request, once more where the server refuses a part that can be left out.
-async fn send<W: Wire>(link: &WireLink<W>, request: &ModelRequest) -> Result<Response, ModelError> {
+async fn send<W: Wire>(
+    link: &WireLink<W>,
+    request: &ModelRequest,
+) -> Result<HttpResponse, ModelError> {
     let mut response = post(link, request).await?;
     if !response.status().is_success() {
         let mut body = error_body(&mut response).await;
@@ -288,11 +292,14 @@ async fn send<W: Wire>(link: &WireLink<W>, request: &ModelRequest) -> Result<Res
     }
 }
 
-async fn post<W: Wire>(link: &WireLink<W>, request: &ModelRequest) -> Result<Response, ModelError> {
+async fn post<W: Wire>(
+    link: &WireLink<W>,
+    request: &ModelRequest,
+) -> Result<HttpResponse, ModelError> {
     let key = link.key.expose_secret();
     let mut post = link
         .client
-        .post(&link.url)
+        .request(Method::POST, &link.url)
         .header(CONTENT_TYPE, "application/json")
         .header(ACCEPT, "text/event-stream")
         .body(link.wire.render(request));
@@ -313,7 +320,7 @@ async fn post<W: Wire>(link: &WireLink<W>, request: &ModelRequest) -> Result<Res
     post.send().await.map_err(|error| failure::from_transport(&error))
 }
 
-async fn error_body(response: &mut Response) -> Vec<u8> {
+async fn error_body(response: &mut HttpResponse) -> Vec<u8> {
     let mut body = Vec::new();
     let read = async {
         while let Ok(Some(piece)) = response.chunk().await {
@@ -328,7 +335,7 @@ async fn error_body(response: &mut Response) -> Vec<u8> {
     body
 }
 
-async fn drain(response: &mut Response) {
+async fn drain(response: &mut HttpResponse) {
     let rest = async { while let Ok(Some(_)) = response.chunk().await {} };
     // Too slow costs a new connection next time, nothing else.
     let _ = tokio::time::timeout(DRAIN, rest).await;

@@ -1,15 +1,17 @@
 //! What went wrong on the wire, as the kinds the engine branches on. The texts are for people:
 //! they carry what helps them, never the key, an address or a library's words.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
+use http::StatusCode;
+use http::header::{DATE, HeaderMap, RETRY_AFTER};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
-use reqwest::StatusCode;
-use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 use skep_core::engine::RetryCode;
 use skep_core::provider::ModelError;
+use skep_guard::egress::{EgressCause, EgressError, HttpError};
 use skep_guard::{clock, scrub};
 
 /// How much of the vendor's own explanation is passed on.
@@ -186,50 +188,46 @@ pub(crate) fn no_answer() -> ModelError {
 }
 
 /// The connection could not be made or broke before the answer began.
-pub(crate) fn from_transport(error: &reqwest::Error) -> ModelError {
-    if error.is_builder() {
-        return ModelError::Rejected {
-            text: "the model address or key is not usable; check the profile".to_owned(),
-        };
-    }
-    if !error.is_connect() {
-        return passing(RetryCode::Unreachable, "the connection to the model vendor broke");
-    }
-    let text = match unreached(error) {
-        Some(why) => format!("the model vendor cannot be reached: {why}"),
-        None => "the model vendor cannot be reached".to_owned(),
+pub(crate) fn from_transport(error: &HttpError) -> ModelError {
+    let text = match error {
+        HttpError::Unsendable(_) => {
+            return ModelError::Rejected {
+                text: "the model address or key is not usable; check the profile".to_owned(),
+            };
+        }
+        HttpError::Egress(error) => match unreached(error) {
+            Some(why) => format!("the model vendor cannot be reached: {why}"),
+            None => "the model vendor cannot be reached".to_owned(),
+        },
+        HttpError::Local { .. } | HttpError::Timeout(_) | HttpError::Broken(_) => {
+            "the connection to the model vendor broke".to_owned()
+        }
     };
     passing(RetryCode::Unreachable, text)
 }
 
 /// What people can do something about. The library's own words hold addresses, so they are only
 /// looked at.
-fn unreached(error: &reqwest::Error) -> Option<String> {
-    let host = error.url().and_then(|url| url.host_str()).unwrap_or("the address");
-    if error.is_timeout() {
-        return Some(format!("nothing answers at {host} in time"));
-    }
-    let mut cause: Option<&dyn std::error::Error> = Some(error);
-    while let Some(found) = cause {
-        let kind = found.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
-        let words = found.to_string();
-        if kind == Some(std::io::ErrorKind::ConnectionRefused) {
-            return Some(format!(
-                "the connection is refused by {host}; does the server run, and is api_url right?"
-            ));
+fn unreached(error: &EgressError) -> Option<String> {
+    let host = &error.host;
+    Some(match &error.cause {
+        EgressCause::Timeout { .. } => format!("nothing answers at {host} in time"),
+        EgressCause::NameUnknown => {
+            format!("the host {host} is not known; check api_url and the network")
         }
-        if words.contains("dns error") {
-            return Some(format!("the host {host} is not known; check api_url and the network"));
+        EgressCause::Unreachable { kind: ErrorKind::ConnectionRefused, .. } => format!(
+            "the connection is refused by {host}; does the server run, and is api_url right?"
+        ),
+        EgressCause::Tls { why } if why.contains("certificate") => {
+            format!("the certificate of {host} is not trusted here")
         }
-        if words.contains("certificate") {
-            return Some(format!("the certificate of {host} is not trusted here"));
+        EgressCause::Tls { why }
+            if why.contains("InvalidContentType") || why.contains("corrupt message") =>
+        {
+            format!("{host} does not speak TLS; is api_url to begin with http://?")
         }
-        if words.contains("InvalidContentType") || words.contains("corrupt message") {
-            return Some(format!("{host} does not speak TLS; is api_url to begin with http://?"));
-        }
-        cause = found.source();
-    }
-    None
+        _ => return None,
+    })
 }
 
 fn auth(number: u16, why: &str) -> ModelError {

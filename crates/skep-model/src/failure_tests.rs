@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use reqwest::header::HeaderValue;
+use http::header::HeaderValue;
 use serde_json::json;
 
 use super::*;

@@ -3,12 +3,13 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use reqwest::Client;
+use http::Method;
 use secrecy::SecretString;
 use skep_core::provider::{ModelError, ModelEvent, ModelRequest, Provider};
 use skep_core::settings::Timeouts;
 use skep_core::{BoxFuture, BoxStream};
-use skep_guard::http::{self, ClientError};
+use skep_guard::egress::HttpClient;
+use skep_guard::http::{self as guarded, ClientError};
 
 use crate::answer::Decode;
 use crate::call;
@@ -61,7 +62,7 @@ pub struct WireProvider<W> {
 /// What every call needs, shared by all of them.
 #[derive(Debug)]
 pub(crate) struct WireLink<W> {
-    pub client: Client,
+    pub client: HttpClient,
     pub url: String,
     pub key: SecretString,
     pub timeouts: Timeouts,
@@ -73,7 +74,7 @@ impl<W: Wire> WireProvider<W> {
     pub fn new(settings: WireSettings) -> Result<Self, ClientError> {
         let base = settings.base_url.trim_end_matches('/');
         let link = WireLink {
-            client: http::client(base, settings.timeouts.connect)?,
+            client: guarded::client(base, settings.timeouts.connect)?,
             url: format!("{base}{}", W::PATH),
             key: settings.key,
             timeouts: settings.timeouts,
@@ -105,7 +106,7 @@ impl<W: Wire> Provider for WireProvider<W> {
 
     /// Any answer will do, also a refusal: the address is right and somebody is there.
     fn reach(&self) -> BoxFuture<'static, Result<(), ModelError>> {
-        let asked = self.link.client.head(&self.link.url).send();
+        let asked = self.link.client.request(Method::HEAD, &self.link.url).send();
         Box::pin(
             async move { asked.await.map(drop).map_err(|error| failure::from_transport(&error)) },
         )

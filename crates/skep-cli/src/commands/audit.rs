@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Subcommand;
-use futures_util::StreamExt;
 use serde_json::{Value, json};
 use skep_core::audit_export::{self, ExportReader};
 
@@ -231,16 +230,15 @@ async fn export(globals: &Globals, out: Option<PathBuf>) -> Result<(), Failure> 
     let attempted = "export the audit trail";
     let client = Client::open(globals)?;
     let response = client.stream("/api/v1/audit/export").await;
-    let response = response.map_err(|error| client.failure(attempted, error))?;
+    let mut response = response.map_err(|error| client.failure(attempted, error))?;
     let failed = |why: String| Failure::new(Exit::Failed, attempted, why);
     let mut file: Box<dyn Write> = match &out {
         Some(path) => Box::new(File::create(path).map_err(|error| failed(error.to_string()))?),
         None => Box::new(std::io::stdout()),
     };
-    let mut pieces = response.bytes_stream();
+    let broke = |error| failed(format!("the hive broke off: {error}"));
     let mut begun = Vec::new();
-    while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|error| failed(format!("the hive broke off: {error}")))?;
+    while let Some(piece) = response.chunk().await.map_err(broke)? {
         begun.extend_from_slice(&piece);
         let whole = begun.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let lines = String::from_utf8_lossy(&begun[..whole]).into_owned();

@@ -4,10 +4,13 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use reqwest::{Client as Http, Method, RequestBuilder, Response, StatusCode, Upgraded};
+use http::{Method, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
-use skep_guard::{environment, http};
+use skep_guard::egress::{
+    EgressCause, EgressError, HttpClient, HttpError, HttpRequest, HttpResponse, HttpUpgrade,
+};
+use skep_guard::{environment, http as guarded};
 use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::client::generate_key;
@@ -36,7 +39,7 @@ const LOOK: &str = "look whether the hive runs and the address is right";
 
 const NEW_TOKEN: &str = "on the hive's machine: skep token new NAME, for SKEP_TOKEN";
 
-pub type HiveSocket = WebSocketStream<Upgraded>;
+pub type HiveSocket = WebSocketStream<HttpUpgrade>;
 
 pub struct Client {
     door: Transport,
@@ -45,8 +48,8 @@ pub struct Client {
 }
 
 enum Transport {
-    Socket(http::LocalClient),
-    Web { http: Http, base: String, token: SecretString },
+    Socket(HttpClient),
+    Web { http: HttpClient, base: String, token: SecretString },
 }
 
 /// Why a call failed.
@@ -81,7 +84,7 @@ impl Client {
             }
             Err(_) => return Err(failed("no hive was ever started there", "skep up")),
         }
-        let local = http::LocalClient::new(&home.run())
+        let local = guarded::local_client(&home.run())
             .map_err(|error| failed(&error.to_string(), "skep up"))?;
         Ok(Self { door: Transport::Socket(local), hive })
     }
@@ -98,7 +101,7 @@ impl Client {
             let failure = usage("SKEP_TOKEN is not set, and a hive elsewhere asks for a token");
             return Err(failure.next(NEW_TOKEN));
         };
-        let http = http::client(url, CONNECT)
+        let http = guarded::client(url, CONNECT)
             .map_err(|error| Failure::new(Exit::Failed, &attempted, error.to_string()))?;
         let base = url.trim_end_matches('/').to_owned();
         Ok(Self { door: Transport::Web { http, base, token: SecretString::from(token) }, hive })
@@ -158,7 +161,7 @@ impl Client {
         path: &str,
         body: &Value,
         key: &str,
-    ) -> Result<Response, CallError> {
+    ) -> Result<HttpResponse, CallError> {
         let request = self.request(Method::POST, path).header(KEY, key).json(body);
         let sent = timeout(ANSWER, request.send()).await;
         unless_problem(sent.map_err(|_| silent())?.map_err(unreachable)?).await
@@ -187,7 +190,7 @@ impl Client {
     }
 
     /// A streamed answer, without a time limit.
-    pub async fn stream(&self, path: &str) -> Result<Response, CallError> {
+    pub async fn stream(&self, path: &str) -> Result<HttpResponse, CallError> {
         let request = self.request(Method::GET, path).header("Accept", "text/event-stream");
         unless_problem(request.send().await.map_err(unreachable)?).await
     }
@@ -211,18 +214,17 @@ impl Client {
         Ok(WebSocketStream::from_raw_socket(stream, Role::Client, None).await)
     }
 
-    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+    fn request(&self, method: Method, path: &str) -> HttpRequest {
         match &self.door {
-            Transport::Socket(local) => {
-                local.http().request(method, format!("http://localhost{path}"))
-            }
+            Transport::Socket(local) => local.request(method, &format!("http://localhost{path}")),
             Transport::Web { http, base, token } => {
-                http.request(method, format!("{base}{path}")).bearer_auth(token.expose_secret())
+                let bearer = format!("Bearer {}", token.expose_secret());
+                http.request(method, &format!("{base}{path}")).header("Authorization", bearer)
             }
         }
     }
 
-    async fn json(&self, request: RequestBuilder) -> Result<Value, CallError> {
+    async fn json(&self, request: HttpRequest) -> Result<Value, CallError> {
         let response = unless_problem(request.send().await.map_err(unreachable)?).await?;
         let body = response.bytes().await.map_err(unreachable)?;
         if body.is_empty() {
@@ -296,25 +298,26 @@ fn silent() -> CallError {
     CallError::Unreachable { connected: true, why }
 }
 
-/// The innermost reason is what people can act on.
-fn unreachable(error: reqwest::Error) -> CallError {
-    let mut inner: &dyn std::error::Error = &error;
-    while let Some(source) = inner.source() {
-        inner = source;
-    }
-    let why = match inner.downcast_ref::<io::Error>().map(io::Error::kind) {
-        Some(io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+/// What people can act on.
+fn unreachable(error: HttpError) -> CallError {
+    let why = match (&error, error.kind()) {
+        (_, Some(io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)) => {
             "nobody listens there".to_owned()
         }
-        Some(io::ErrorKind::PermissionDenied) => DENIED.to_owned(),
+        (_, Some(io::ErrorKind::PermissionDenied)) => DENIED.to_owned(),
         // What rustls says of an answer that is not TLS.
-        _ if inner.to_string().contains("InvalidContentType") => NOT_TLS.to_owned(),
-        _ => inner.to_string(),
+        (HttpError::Egress(EgressError { cause: EgressCause::Tls { why }, .. }), _)
+            if why.contains("InvalidContentType") =>
+        {
+            NOT_TLS.to_owned()
+        }
+        (HttpError::Egress(error), _) => error.reason(),
+        _ => error.to_string(),
     };
     CallError::Unreachable { connected: !error.is_connect(), why }
 }
 
-async fn unless_problem(response: Response) -> Result<Response, CallError> {
+async fn unless_problem(response: HttpResponse) -> Result<HttpResponse, CallError> {
     if response.status().is_success() || response.status() == StatusCode::SWITCHING_PROTOCOLS {
         return Ok(response);
     }

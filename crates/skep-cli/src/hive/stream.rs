@@ -6,8 +6,8 @@ use std::collections::{HashSet, VecDeque};
 use std::convert::Infallible;
 use std::time::Duration;
 
-use reqwest::Response;
 use serde_json::Value;
+use skep_guard::egress::HttpResponse;
 use skep_model::sse::{Parser, SseEvent};
 use tokio::time::sleep;
 
@@ -20,13 +20,13 @@ const FIRST_LOOK: Duration = Duration::from_millis(600);
 
 /// Events as they come.
 pub struct EventReader {
-    response: Response,
+    response: HttpResponse,
     parser: Parser,
     ready: VecDeque<SseEvent>,
 }
 
 impl EventReader {
-    pub fn new(response: Response) -> Self {
+    pub fn new(response: HttpResponse) -> Self {
         Self { response, parser: Parser::default(), ready: VecDeque::new() }
     }
 

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod scene;
+mod web;
 
+mod egress;
 mod floods;
 mod lock;
 mod process;

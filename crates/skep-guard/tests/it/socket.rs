@@ -33,9 +33,9 @@ async fn a_client_reaches_a_deep_socket_that_only_its_owner_may_open() {
         stream.write_all(answer).await.unwrap();
         (checks, String::from_utf8_lossy(&request[..count]).into_owned())
     });
-    let client = http::LocalClient::new(&run).unwrap();
-    let answer = client.http().get("http://skep/api/v1/health").send().await.unwrap();
-    assert_eq!(answer.text().await.unwrap(), "hi");
+    let client = http::local_client(&run).unwrap();
+    let answer = client.get("http://skep/api/v1/health").send().await.unwrap();
+    assert_eq!(answer.bytes().await.unwrap(), "hi");
     let (checks, request) = server.await.unwrap();
     assert_eq!(checks, (true, false));
     assert!(request.starts_with("GET /api/v1/health HTTP/1.1\r\n"), "{request}");

@@ -12,7 +12,7 @@ use skep_cli::hive::{Globals, Home};
 use skep_cli::print::output;
 use skep_cli::{Exit, Failure};
 use skep_guard::background;
-use skep_guard::http::LocalClient;
+use skep_guard::http;
 use tokio::time::{Instant, sleep};
 
 const ATTEMPTED: &str = "start the hive in the background";
@@ -79,8 +79,8 @@ async fn wait_until_ready(
 }
 
 async fn is_ready(home: &Home) -> bool {
-    let Ok(client) = LocalClient::new(&home.run()) else { return false };
-    let asked = client.http().get("http://localhost/ready").timeout(Duration::from_secs(5));
+    let Ok(client) = http::local_client(&home.run()) else { return false };
+    let asked = client.get("http://localhost/ready").timeout(Duration::from_secs(5));
     asked.send().await.is_ok_and(|answer| answer.status().is_success())
 }
 

@@ -5,14 +5,15 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use skep_cli::hive::Home;
 use skep_core::budget::Caps;
 use skep_core::policy::ClassPolicy;
+use skep_core::policy::host::WebAddress;
 use skep_core::settings::{Limits, Profile, SandboxLimits, SandboxSettings, ServerSettings};
 use skep_core::{choice, policy::allow};
+use url::Url;
 
 use super::confinement::{self, RawPolicy, RawSandbox};
 use super::environment::{Reader, Variables};
@@ -194,6 +195,12 @@ pub fn web_address(reader: &Reader<'_>, text: &TextScalar) -> Result<String, Mis
     if !usable {
         let mistake = reader.mistake(text, "is not a web address");
         return Err(mistake.expecting("an address that starts with http:// or https://"));
+    }
+    // As it is read when it is dialled.
+    if let Err(error) = WebAddress::of_operator(&value) {
+        return Err(reader
+            .mistake(text, error.to_string())
+            .expecting("an address like https://example.org/v1"));
     }
     Ok(value.trim_end_matches('/').to_owned())
 }

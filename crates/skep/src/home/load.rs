@@ -7,13 +7,13 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use reqwest::Url;
 use skep_cli::hive::Home;
 use skep_core::ids::AgentName;
 use skep_core::money::Price;
 use skep_core::policy::allow;
 use skep_core::settings::{AgentMap, AgentState, HiveSettings, Profile, VendorAddress};
 use skep_guard::scrub::{self, Secret};
+use url::Url;
 
 use super::agent::{self, AgentContext};
 use super::channels;
@@ -313,7 +313,7 @@ fn hide(secrets: Option<Vec<Secret>>, variables: Variables) -> Vec<String> {
 }
 
 fn reached((name, connection): (&String, &VendorConnection)) -> (String, VendorAddress) {
-    let address = reqwest::Url::parse(&connection.api_url).ok();
+    let address = Url::parse(&connection.api_url).ok();
     // Without user and query: either may hold a secret.
     let address = address.map(|url| {
         format!("{}{}", url.origin().ascii_serialization(), url.path().trim_end_matches('/'))

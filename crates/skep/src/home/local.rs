@@ -61,7 +61,7 @@ fn named_place(url: &str) -> (String, String) {
 
 async fn first_model(url: &str) -> Option<String> {
     let client = http::client(url, PATIENCE).ok()?;
-    let mut answer = client.get(format!("{url}/models")).send().await.ok()?;
+    let mut answer = client.get(&format!("{url}/models")).send().await.ok()?;
     if !answer.status().is_success() {
         return None;
     }

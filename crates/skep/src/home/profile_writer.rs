@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use reqwest::header::HeaderValue;
+use http::header::HeaderValue;
 use serde::{Deserialize, Serialize};
 use skep_cli::hive::Home;
 use skep_core::settings::Profile;

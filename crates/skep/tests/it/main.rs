@@ -9,6 +9,7 @@ mod attack_approvers;
 mod attack_browser;
 mod attack_budget;
 mod attack_doors;
+mod attack_egress;
 mod attack_governance;
 mod attack_keys;
 mod attack_namesake;

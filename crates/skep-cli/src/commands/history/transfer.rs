@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use futures_util::StreamExt;
 use serde_json::{Value, json};
+use skep_guard::egress::HttpResponse;
 
 use crate::commands::{agent, session};
 use crate::failure::{Exit, Failure};
@@ -160,11 +160,10 @@ async fn write_session(
     Ok(file)
 }
 
-async fn save(response: reqwest::Response, file: &Path) -> Result<(), String> {
+async fn save(mut response: HttpResponse, file: &Path) -> Result<(), String> {
     let mut out = fs::File::create(file).map_err(|error| error.to_string())?;
-    let mut pieces = response.bytes_stream();
-    while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|error| format!("the hive broke off: {error}"))?;
+    let broke = |error| format!("the hive broke off: {error}");
+    while let Some(piece) = response.chunk().await.map_err(broke)? {
         out.write_all(&piece).map_err(|error| error.to_string())?;
     }
     out.sync_all().map_err(|error| error.to_string())
