@@ -1,17 +1,23 @@
-//! Watches what a whole process tree takes, where the kernel only limits each process.
+//! Watches what whole process trees take, where the kernel only limits each process. One thread
+//! reads the process table once for all of them.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, TryLockError, mpsc};
 use std::time::{Duration, Instant};
 
+use tokio::sync::oneshot;
+
 use crate::cgroup::Group;
-use crate::process_table::{Members, ProcessRow};
+use crate::process_table::{self, Marks, Members, ProcessRow};
 use crate::size;
 
-/// How often the tree is measured. What is taken in between is the overshoot.
+/// How often the trees are measured. What is taken in between is the overshoot.
 const EVERY: Duration = Duration::from_millis(100);
+/// A tree in which nothing has run is measured at every so many looks all the same.
+const QUIET_LOOKS: u32 = 10;
 
 /// The most a tree may take together.
 #[derive(Debug, Clone)]
@@ -55,40 +61,139 @@ struct Free {
 /// Ends when the tree takes too much, and says of what.
 pub(crate) async fn excess(ceiling: Option<Ceiling>, members: Arc<Mutex<Members>>) -> &'static str {
     let Some(ceiling) = ceiling else { return std::future::pending().await };
-    let ceiling = Arc::new(ceiling);
-    let before = free(&ceiling);
-    let mut look = Look::first(&ceiling);
+    let (told, excess) = oneshot::channel();
+    let _ = WATCHDOG.send(WatchedTree::new(ceiling, members, told));
+    match excess.await {
+        Ok(what) => what,
+        // Without the thread each process has its own limits and nothing else.
+        Err(_) => std::future::pending().await,
+    }
+}
+
+static WATCHDOG: LazyLock<mpsc::Sender<WatchedTree>> = LazyLock::new(|| {
+    let (sender, trees) = mpsc::channel();
+    let begun = std::thread::Builder::new().name("skep-watchdog".to_owned());
+    if let Err(error) = begun.spawn(move || watch(&trees)) {
+        tracing::warn!(%error, "no watchdog");
+    }
+    sender
+});
+
+fn watch(new: &mpsc::Receiver<WatchedTree>) {
+    let (mut trees, mut marks) = (Vec::new(), Marks::default());
     loop {
-        tokio::time::sleep(EVERY).await;
-        let (ceiling, members) = (Arc::clone(&ceiling), Arc::clone(&members));
-        let measure = move || {
-            let taken = measured(&ceiling, &members, before, &mut look);
-            (taken, look)
-        };
-        match tokio::task::spawn_blocking(measure).await {
-            Ok((None, next)) => look = next,
-            Ok((Some(what), _)) => return what,
-            // The runtime shuts down; the tree is ended by whoever drops it.
-            Err(_) => return std::future::pending().await,
+        if trees.is_empty() {
+            let Ok(first) = new.recv() else { return };
+            trees.push(first);
+        }
+        std::thread::sleep(EVERY);
+        trees.extend(new.try_iter());
+        // One that has ended is waited for by nobody.
+        trees.retain(|tree: &WatchedTree| !tree.told.is_closed());
+        let taken = look(&mut trees, &mut marks);
+        // From the last: each removal moves what comes after it.
+        for (index, what) in taken.into_iter().enumerate().rev() {
+            if let Some(what) = what {
+                let _ = trees.swap_remove(index).told.send(what);
+            }
         }
     }
 }
 
-fn measured(
-    ceiling: &Ceiling,
-    members: &Mutex<Members>,
+/// Of each tree what it takes too much of.
+fn look(trees: &mut [WatchedTree], marks: &mut Marks) -> Vec<Option<&'static str>> {
+    let mut taken = vec![None; trees.len()];
+    if trees.is_empty() {
+        return taken;
+    }
+    let held: Vec<Arc<Mutex<Members>>> = trees.iter().map(|it| Arc::clone(&it.members)).collect();
+    // One that is locked is being ended.
+    let mut free: Vec<(usize, MutexGuard<'_, Members>)> = held
+        .iter()
+        .enumerate()
+        .filter_map(|(index, members)| match members.try_lock() {
+            Ok(members) => Some((index, members)),
+            Err(TryLockError::Poisoned(members)) => Some((index, members.into_inner())),
+            Err(TryLockError::WouldBlock) => None,
+        })
+        .collect();
+    let mut members: Vec<&mut Members> =
+        free.iter_mut().map(|(_, members)| &mut **members).collect();
+    let alive = marks.alive(&mut members, process_table::scan());
+    for (index, alive) in free.into_iter().map(|(index, _)| index).zip(alive) {
+        taken[index] = trees[index].excess(&alive);
+    }
+    taken
+}
+
+/// A tree and what was found when it was looked at before.
+struct WatchedTree {
+    ceiling: Arc<Ceiling>,
+    members: Arc<Mutex<Members>>,
+    /// Closed when nobody wants to know any more.
+    told: oneshot::Sender<&'static str>,
+    /// When it began.
     before: Option<Free>,
-    look: &mut Look,
-) -> Option<&'static str> {
-    let alive = members.lock().unwrap_or_else(PoisonError::into_inner).alive();
+    folder: FolderLook,
+    /// Which processes there were, with the time they had used.
+    work: u64,
+    quiet_looks: u32,
+}
+
+impl WatchedTree {
+    fn new(
+        ceiling: Ceiling,
+        members: Arc<Mutex<Members>>,
+        told: oneshot::Sender<&'static str>,
+    ) -> Self {
+        let (before, folder) = (free(&ceiling), FolderLook::first(&ceiling));
+        let ceiling = Arc::new(ceiling);
+        Self { ceiling, members, told, before, folder, work: 0, quiet_looks: 0 }
+    }
+
+    fn excess(&mut self, alive: &[ProcessRow]) -> Option<&'static str> {
+        let now = free(&self.ceiling);
+        if now.is_some_and(|now| now.usable < self.ceiling.floor_bytes) {
+            return Some("disk");
+        }
+        if !self.is_quiet(alive)
+            && let Some(what) = taken(&self.ceiling, alive)
+        {
+            return Some(what);
+        }
+        let (before, now) = (self.before?, now?);
+        let gone = before.bytes.saturating_sub(now.bytes);
+        let most = self.ceiling.disk_bytes;
+        // Others use the disk too: it counts what is gone and was written by this tree. What a
+        // process wrote that nobody waited for is found in the folder only.
+        let filled = (gone > most && sum(alive, written) > most)
+            || self.folder.finds_too_much(&self.ceiling, alive, gone);
+        let files = before.files.saturating_sub(now.files) > NEW_FILES;
+        (filled || files).then_some("disk")
+    }
+
+    /// A tree in which nothing has run has taken nothing.
+    fn is_quiet(&mut self, alive: &[ProcessRow]) -> bool {
+        let mut hasher = DefaultHasher::new();
+        alive.iter().for_each(|row| (row.pid, row.started, row.used).hash(&mut hasher));
+        let work = hasher.finish();
+        if work == self.work && self.quiet_looks + 1 < QUIET_LOOKS {
+            self.quiet_looks += 1;
+            return true;
+        }
+        (self.work, self.quiet_looks) = (work, 0);
+        false
+    }
+}
+
+/// What else than the disk it takes too much of.
+fn taken(ceiling: &Ceiling, alive: &[ProcessRow]) -> Option<&'static str> {
     if ceiling.group.as_ref().is_some_and(|group| group.ran_out()) {
         return Some("memory");
     }
     if alive.len() > ceiling.processes {
         return Some("processes");
     }
-    let sum =
-        |measure: fn(&ProcessRow) -> u64| alive.iter().map(measure).fold(0, u64::saturating_add);
     let sockets = alive.iter().find_map(Sockets::of).unwrap_or_default();
     if sockets.others > MOST_SOCKETS || sockets.streams > MOST_STREAMS {
         return Some("sockets");
@@ -96,50 +201,58 @@ fn measured(
     // Pages that several processes share are counted for each of them here, so a sum that is too
     // large is taken again in the slow and exact way.
     let memory = ceiling.memory_bytes.saturating_sub(sockets.queued);
-    if sum(resident) > memory && sum(proportional) > memory {
+    if sum(alive, resident) > memory && sum(alive, proportional) > memory {
         return Some("memory");
     }
-    if sum(descriptors) > ceiling.descriptors {
-        return Some("open files");
-    }
-    let (before, now) = (before?, free(ceiling)?);
-    let gone = before.bytes.saturating_sub(now.bytes);
-    // Others use the disk too: it counts what is gone and was written by this tree. What a process
-    // wrote that nobody waited for is found in the folder only.
-    let filled = (gone > ceiling.disk_bytes && sum(written) > ceiling.disk_bytes)
-        || look.finds_too_much(ceiling, &alive, gone);
-    let files = before.files.saturating_sub(now.files) > NEW_FILES;
-    (filled || files || now.usable < ceiling.floor_bytes).then_some("disk")
+    (sum(alive, descriptors) > ceiling.descriptors).then_some("open files")
 }
 
-/// When the folder is measured next: that takes long.
-#[derive(Debug, Clone, Copy)]
-struct Look {
+fn sum(alive: &[ProcessRow], measure: fn(&ProcessRow) -> u64) -> u64 {
+    alive.iter().map(measure).fold(0, u64::saturating_add)
+}
+
+/// When the folder is measured next: that takes long, so a thread of its own does it.
+struct FolderLook {
     /// Once the disk has filled by this much.
     gone: u64,
     /// At the latest then, for others may empty the disk as fast as this tree fills it.
     at: Instant,
+    /// When the one that is under way began, and what it will find.
+    under_way: Option<(Instant, mpsc::Receiver<u64>)>,
 }
 
-impl Look {
+impl FolderLook {
     fn first(ceiling: &Ceiling) -> Self {
-        Self { gone: ceiling.disk_bytes, at: Instant::now() + LOOK_EVERY }
+        Self { gone: ceiling.disk_bytes, at: Instant::now() + LOOK_EVERY, under_way: None }
     }
 
     /// Whether the folder, with files of the tree that have no name any more, took more than it
     /// may.
-    fn finds_too_much(&mut self, ceiling: &Ceiling, alive: &[ProcessRow], gone: u64) -> bool {
-        let begun = Instant::now();
-        if gone <= self.gone && begun < self.at {
-            return false;
-        }
+    fn finds_too_much(&mut self, ceiling: &Arc<Ceiling>, alive: &[ProcessRow], gone: u64) -> bool {
         let most = ceiling.folder_bytes.saturating_add(ceiling.disk_bytes);
-        let named = size::of(&ceiling.folder, most).map_or(0, |size| size.bytes);
-        let taken = named.saturating_add(nameless(alive));
-        self.gone = gone.saturating_add(ceiling.disk_bytes / 4);
-        // At most a fiftieth of the time.
-        self.at = Instant::now() + LOOK_EVERY.max(begun.elapsed() * 50);
-        taken > most
+        if let Some((begun, found)) = self.under_way.take() {
+            match found.try_recv() {
+                Ok(named) => {
+                    self.gone = gone.saturating_add(ceiling.disk_bytes / 4);
+                    // At most a fiftieth of the time.
+                    self.at = Instant::now() + LOOK_EVERY.max(begun.elapsed() * 50);
+                    return named.saturating_add(nameless(alive)) > most;
+                }
+                Err(mpsc::TryRecvError::Empty) => self.under_way = Some((begun, found)),
+                // No thread: it is tried again.
+                Err(mpsc::TryRecvError::Disconnected) => {}
+            }
+        } else if gone > self.gone || Instant::now() >= self.at {
+            let (done, found) = mpsc::channel();
+            let ceiling = Arc::clone(ceiling);
+            let measure = move || {
+                let size = size::of(&ceiling.folder, most);
+                let _ = done.send(size.map_or(0, |size| size.bytes));
+            };
+            let _ = std::thread::Builder::new().name("skep-folder".to_owned()).spawn(measure);
+            self.under_way = Some((Instant::now(), found));
+        }
+        false
     }
 }
 
@@ -268,25 +381,52 @@ mod tests {
     use super::*;
     use crate::process_table;
 
+    fn watched(ceiling: Ceiling) -> WatchedTree {
+        let own = Members::new(process_table::own_pid(), "of nobody".to_owned());
+        WatchedTree::new(ceiling, Arc::new(Mutex::new(own)), oneshot::channel().0)
+    }
+
+    fn endless() -> Ceiling {
+        Ceiling {
+            memory_bytes: u64::MAX,
+            processes: usize::MAX,
+            descriptors: u64::MAX,
+            disk_bytes: u64::MAX,
+            floor_bytes: 0,
+            folder: PathBuf::from("/"),
+            folder_bytes: 0,
+            group: None,
+        }
+    }
+
     #[test]
     fn a_disk_that_is_nearly_full_ends_what_runs() {
-        let ended = |floor_bytes| {
-            let ceiling = Ceiling {
-                memory_bytes: u64::MAX,
-                processes: usize::MAX,
-                descriptors: u64::MAX,
-                disk_bytes: u64::MAX,
-                floor_bytes,
-                folder: PathBuf::from("/"),
-                folder_bytes: 0,
-                group: None,
-            };
-            let own = Members::new(process_table::own_pid(), "of nobody".to_owned());
-            let mut look = Look::first(&ceiling);
-            measured(&ceiling, &Mutex::new(own), free(&ceiling), &mut look)
+        let floors = [0, u64::MAX];
+        let mut trees = floors.map(|floor_bytes| watched(Ceiling { floor_bytes, ..endless() }));
+        assert_eq!(look(&mut trees, &mut Marks::default()), [None, Some("disk")]);
+    }
+
+    #[test]
+    fn a_tree_that_is_being_ended_is_left_alone() {
+        let mut trees = [watched(Ceiling { floor_bytes: u64::MAX, ..endless() })];
+        let members = Arc::clone(&trees[0].members);
+        let ending = members.lock();
+        assert_eq!(look(&mut trees, &mut Marks::default()), [None]);
+        drop(ending);
+        assert_eq!(look(&mut trees, &mut Marks::default()), [Some("disk")]);
+    }
+
+    #[test]
+    fn a_tree_that_does_nothing_is_measured_now_and_then() {
+        let mut tree = watched(endless());
+        let row = process_table::read_row(process_table::own_pid());
+        let mut alive: Vec<ProcessRow> = row.into_iter().collect();
+        let looks = |tree: &mut WatchedTree, alive: &[ProcessRow]| {
+            (0..QUIET_LOOKS + 1).filter(|_| !tree.is_quiet(alive)).count()
         };
-        assert_eq!(ended(0), None);
-        assert_eq!(ended(u64::MAX), Some("disk"));
+        assert_eq!(looks(&mut tree, &alive), 2);
+        alive[0].used += 1;
+        assert!(!tree.is_quiet(&alive));
     }
 
     #[test]
