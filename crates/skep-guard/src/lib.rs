@@ -7,10 +7,10 @@
 pub mod background;
 mod cgroup;
 pub mod clock;
-pub mod companion;
 pub mod descriptors;
 pub mod disk;
 pub mod egress;
+pub mod duplex;
 pub mod environment;
 pub mod footprint;
 pub mod hangup;

@@ -6,15 +6,17 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::io::{Errno, FdFlags};
+use rustix::process::{Pid, Signal};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, ChildStdin, Command};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
@@ -25,23 +27,29 @@ use crate::process_table::{self, MARKER, Members, ProcessRow};
 use crate::watchdog::{self, Ceiling};
 use crate::{descriptors, environment, random};
 
-/// What a child inherits from us; everything else is given in `Job::environment`.
+/// What a child inherits from us; everything else is given in `Invocation::environment`.
 const INHERITED: [&str; 5] = ["PATH", "HOME", "LANG", "TERM", "TZ"];
 /// TERM to KILL for a cancelled tree. With `KILL_WINDOW` well under the promised 5 s.
-pub(crate) const GRACE: Duration = Duration::from_millis(1500);
+const GRACE: Duration = Duration::from_millis(1500);
 /// TERM to KILL for what a child left behind after ending by itself.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(200);
 /// How long KILL is repeated. Only a process stuck in the kernel outlives it.
 pub(crate) const KILL_WINDOW: Duration = Duration::from_millis(1500);
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
-/// A command to run to its end.
+/// A program and what it is started with.
 #[derive(Debug, Clone)]
-pub struct Job {
+pub struct Invocation {
     pub program: OsString,
     pub arguments: Vec<OsString>,
     pub directory: PathBuf,
     pub environment: Vec<(String, String)>,
+}
+
+/// A command to run to its end.
+#[derive(Debug, Clone)]
+pub struct Job {
+    pub invocation: Invocation,
     pub input: Vec<u8>,
     /// Kept of standard output and of standard error, each: the first half and the last. What is
     /// between is counted and dropped.
@@ -116,7 +124,7 @@ impl LiveOutput {
         }
     }
 
-    async fn fill(&self, stream: Option<impl AsyncRead + Unpin>, limit: usize) {
+    pub(crate) async fn fill(&self, stream: Option<impl AsyncRead + Unpin>, limit: usize) {
         let Some(mut stream) = stream else { return };
         let mut chunk = vec![0_u8; 16 * 1024];
         // A read error means the pipe is gone: the same as its end.
@@ -139,6 +147,10 @@ impl LiveOutput {
 pub(crate) struct Wall {
     /// Runs in the child between fork and exec: bare system calls only, nothing allocated.
     pub enter: Option<Box<dyn FnMut() -> io::Result<()> + Send + Sync>>,
+    /// Left open for the program, under the same numbers.
+    pub handles: Vec<OwnedFd>,
+    /// Kept open here for as long as the child runs.
+    pub leash: Option<OwnedFd>,
     pub ceiling: Option<Ceiling>,
 }
 
@@ -157,35 +169,68 @@ pub async fn run(job: Job, cancel: &CancellationToken) -> Result<JobOutput, Proc
 
 pub(crate) async fn run_behind(
     job: Job,
-    mut wall: Wall,
+    wall: Wall,
     stdout_so_far: &LiveOutput,
     cancel: &CancellationToken,
 ) -> Result<JobOutput, ProcessError> {
-    let program = job.program.to_string_lossy().into_owned();
     let input = if job.input.is_empty() { Stdio::null() } else { Stdio::piped() };
-    let (mut child, mut tree) = start(&job, input, &mut wall)
-        .await
-        .map_err(|source| ProcessError::Start { program: program.clone(), source })?;
-    let (input, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let mut child = start(&job.invocation, input, wall).await?;
+    let (input, stdout, stderr) = child.pipes();
     let captured = (stdout_so_far, LiveOutput::default());
-    let (status, decided) = {
-        let streams = async {
-            tokio::join!(
-                captured.0.fill(stdout, job.output_bytes),
-                captured.1.fill(stderr, job.output_bytes),
-                feed(input, &job.input),
-            );
-        };
-        tokio::pin!(streams);
+    let streams = async {
+        tokio::join!(
+            captured.0.fill(stdout, job.output_bytes),
+            captured.1.fill(stderr, job.output_bytes),
+            feed(input, &job.input),
+        );
+    };
+    let deadline = job.timeout.map(|limit| Instant::now() + limit);
+    let until = async {
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Ending::Cancelled,
+            () = reached(deadline) => Ending::TimedOut,
+        }
+    };
+    let ending = child.follow(streams, until).await?;
+    Ok(JobOutput { ending, stdout: captured.0.so_far(), stderr: captured.1.so_far() })
+}
+
+/// A child that was started, with everything below it. Dropped, all of it is killed.
+pub(crate) struct StartedChild {
+    program: String,
+    child: Child,
+    tree: ProcessTree,
+    ceiling: Option<Ceiling>,
+}
+
+impl StartedChild {
+    /// What finds the tree again: its first process, when that began, and the mark of all of it.
+    pub fn identity(&self) -> (i32, u64, String) {
+        self.tree.members.lock().unwrap_or_else(PoisonError::into_inner).identity()
+    }
+
+    /// Standard input, output and error, once.
+    pub fn pipes(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
+        (self.child.stdin.take(), self.child.stdout.take(), self.child.stderr.take())
+    }
+
+    /// To the end of the child, or until something else decides; then everything below it ends.
+    /// The streams go on meanwhile.
+    pub async fn follow(
+        self,
+        streams: impl Future<Output = ()>,
+        until: impl Future<Output = Ending>,
+    ) -> Result<Ending, ProcessError> {
+        let Self { program, mut child, mut tree, ceiling } = self;
+        let group = ceiling.as_ref().and_then(|ceiling| ceiling.group.clone());
+        let excess = watchdog::excess(ceiling, Arc::clone(&tree.members));
+        tokio::pin!(streams, until, excess);
         let mut streams_ended = false;
-        let deadline = job.timeout.map(|limit| Instant::now() + limit);
-        let excess = watchdog::excess(wall.ceiling, Arc::clone(&tree.members));
-        tokio::pin!(excess);
         let decided = loop {
             tokio::select! {
                 biased;
-                () = cancel.cancelled() => break Some(Ending::Cancelled),
-                () = reached(deadline) => break Some(Ending::TimedOut),
+                ending = &mut until => break Some(ending),
                 _ = child.wait() => break None,
                 what = &mut excess => break Some(Ending::OverLimit { what }),
                 () = &mut streams, if !streams_ended => streams_ended = true,
@@ -196,28 +241,33 @@ pub(crate) async fn run_behind(
             Some(_) => GRACE,
             None => LEFTOVER_GRACE,
         };
-        let end = tree.end(grace);
-        tokio::pin!(end);
-        loop {
-            // A child that still writes while it ends must not block on a full pipe.
-            tokio::select! {
-                () = &mut end => break,
-                () = &mut streams, if !streams_ended => streams_ended = true,
+        {
+            let end = tree.end(grace);
+            tokio::pin!(end);
+            loop {
+                // A child that still writes while it ends must not block on a full pipe.
+                tokio::select! {
+                    () = &mut end => break,
+                    () = &mut streams, if !streams_ended => streams_ended = true,
+                }
             }
         }
         if !streams_ended {
             // All writers are gone, so what the pipes still hold arrives at once.
             let _ = tokio::time::timeout(LEFTOVER_GRACE, &mut streams).await;
         }
-        (child.wait().await, decided)
-    };
-    tree.leave().await;
-    let status = status.map_err(|source| ProcessError::Follow { program, source })?;
-    Ok(JobOutput {
-        ending: decided.unwrap_or_else(|| ending_of(status)),
-        stdout: captured.0.so_far(),
-        stderr: captured.1.so_far(),
-    })
+        let status = child.wait().await;
+        tree.leave().await;
+        let status = status.map_err(|source| ProcessError::Follow { program, source })?;
+        let ending = decided.unwrap_or_else(|| ending_of(status));
+        // The last word of the kernel may come between two looks of the watchdog.
+        Ok(match (group.is_some_and(|group| group.ran_out()), &ending) {
+            (true, Ending::Exited { .. } | Ending::Signalled { .. }) => {
+                Ending::OverLimit { what: "memory" }
+            }
+            _ => ending,
+        })
+    }
 }
 
 /// Declares this process the keeper of everything it starts: orphans fall to us instead of to
@@ -280,44 +330,65 @@ impl Drop for Starting {
 /// control group waits there for the kernel, for ten milliseconds and more. Dropped in the middle,
 /// the child is killed once it is there.
 pub(crate) async fn start(
-    job: &Job,
+    invocation: &Invocation,
     input: Stdio,
-    wall: &mut Wall,
-) -> io::Result<(Child, ProcessTree)> {
+    wall: Wall,
+) -> Result<StartedChild, ProcessError> {
     let label = LABEL.get().map_or("unclaimed", String::as_str);
     let marker = format!("{label}.{}", random::uuid());
-    let mut command = Command::new(&job.program);
+    let mut command = Command::new(&invocation.program);
     command
-        .args(&job.arguments)
-        .current_dir(&job.directory)
+        .args(&invocation.arguments)
+        .current_dir(&invocation.directory)
         .env_clear()
-        .envs(inherited(wall))
-        .envs(job.environment.iter().map(|(name, value)| (name, value)))
+        .envs(inherited(&wall))
+        .envs(invocation.environment.iter().map(|(name, value)| (name, value)))
         .env(MARKER, &marker)
         .stdin(input)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true);
+    let Wall { enter, handles, leash, ceiling } = wall;
+    let parent = rustix::process::getpid();
     // SAFETY: bare system calls, async-signal-safe; nothing is allocated or locked. The wall
-    // promises the same of itself, and opens again what bubblewrap needs.
+    // promises the same of itself.
     unsafe {
-        command.pre_exec(|| {
+        command.pre_exec(move || {
             rustix::process::setsid()?;
-            descriptors::keep_from_children()
+            descriptors::keep_from_children()?;
+            handles.iter().try_for_each(|it| rustix::io::fcntl_setfd(it, FdFlags::empty()))?;
+            Ok(())
         });
-        if let Some(enter) = wall.enter.take() {
+        if let Some(enter) = enter {
             command.pre_exec(enter);
         }
+        // Last: a change of the user would forget it.
+        command.pre_exec(move || die_with(parent));
     }
     let (runtime, (done, spawned)) = (Handle::current(), oneshot::channel());
     let work = move || {
         let _entered = runtime.enter();
         // Without a receiver the child is dropped, which kills it.
-        let _ = done.send(spawn(command, marker));
+        let _ = done.send(spawn(command, marker, leash));
     };
     let gone = || io::Error::other("the thread that starts programs is gone");
-    SPAWNER.send(Box::new(work)).map_err(|_| gone())?;
-    spawned.await.map_err(|_| gone())?
+    let sent = SPAWNER.send(Box::new(work)).map_err(|_| gone());
+    let spawned = match sent {
+        Ok(()) => spawned.await.unwrap_or_else(|_| Err(gone())),
+        Err(error) => Err(error),
+    };
+    let program = invocation.program.to_string_lossy().into_owned();
+    match spawned {
+        Ok((child, tree)) => Ok(StartedChild { program, child, tree, ceiling }),
+        Err(source) => Err(ProcessError::Start { program, source }),
+    }
+}
+
+/// In the child: it is killed when the thread that started it ends, which is when its process does.
+fn die_with(parent: Pid) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    // It may have died before.
+    if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
 }
 
 /// One thread for as long as the program runs: a child behind a wall is killed by the kernel when
@@ -334,7 +405,11 @@ static SPAWNER: LazyLock<mpsc::Sender<Box<dyn FnOnce() + Send>>> = LazyLock::new
     starts
 });
 
-fn spawn(mut command: Command, marker: String) -> io::Result<(Child, ProcessTree)> {
+fn spawn(
+    mut command: Command,
+    marker: String,
+    leash: Option<OwnedFd>,
+) -> io::Result<(Child, ProcessTree)> {
     let _starting = Starting::begin();
     let child = command.spawn()?;
     let root = child
@@ -343,28 +418,23 @@ fn spawn(mut command: Command, marker: String) -> io::Result<(Child, ProcessTree
         .ok_or_else(|| io::Error::other("the child has no process id"))?;
     ROOTS.lock().unwrap_or_else(PoisonError::into_inner).running.push(root);
     let members = Arc::new(Mutex::new(Members::new(root, marker)));
-    Ok((child, ProcessTree { root, members, ended: false, left: false }))
+    Ok((child, ProcessTree { root, members, _leash: leash, ended: false, left: false }))
 }
 
 /// All processes below one child of ours. Dropped before its end, it kills them at once.
-#[derive(Debug)]
-pub(crate) struct ProcessTree {
+struct ProcessTree {
     root: i32,
     /// Shared with the blocking thread that scans for us, because the future that waits for it may
     /// be dropped in the middle and the tree must still be ended then.
     members: Arc<Mutex<Members>>,
+    _leash: Option<OwnedFd>,
     ended: bool,
     left: bool,
 }
 
 impl ProcessTree {
-    /// What finds the tree again: its first process, when that began, and the mark of all of it.
-    pub fn identity(&self) -> (i32, u64, String) {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner).identity()
-    }
-
     /// TERM to all, and after `grace` KILL, until no process of the tree runs.
-    pub async fn end(&mut self, grace: Duration) {
+    async fn end(&mut self, grace: Duration) {
         let begun = Instant::now();
         let mut signal = Some(Signal::TERM);
         loop {
@@ -390,7 +460,7 @@ impl ProcessTree {
     }
 
     /// Drops a tree whose root was waited for, off the async threads as well.
-    pub async fn leave(mut self) {
+    async fn leave(mut self) {
         let root = self.root;
         self.left = tokio::task::spawn_blocking(move || forget(root)).await.is_ok();
     }

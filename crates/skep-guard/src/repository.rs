@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::process::{self, Ending, Job, JobOutput, ProcessError};
+use crate::process::{self, Ending, Invocation, Job, JobOutput, ProcessError};
 
 const TIME: Duration = Duration::from_secs(20);
 const OUTPUT: usize = 16 * 1024;
@@ -117,10 +117,12 @@ impl Repository {
             ("GIT_TERMINAL_PROMPT", "0"),
         ];
         let job = Job {
-            program: "git".into(),
-            arguments: arguments.iter().map(OsString::from).collect(),
-            directory: self.folder.parent().unwrap_or(Path::new("/")).to_path_buf(),
-            environment: environment.map(|(name, value)| (name.into(), value.into())).to_vec(),
+            invocation: Invocation {
+                program: "git".into(),
+                arguments: arguments.iter().map(OsString::from).collect(),
+                directory: self.folder.parent().unwrap_or(Path::new("/")).to_path_buf(),
+                environment: environment.map(|(name, value)| (name.into(), value.into())).to_vec(),
+            },
             input,
             output_bytes: OUTPUT,
             timeout: Some(TIME),

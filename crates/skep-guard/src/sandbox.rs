@@ -8,6 +8,7 @@
 mod arguments;
 mod entrance;
 mod filter;
+mod leash;
 mod prepare;
 mod trial;
 
@@ -20,12 +21,12 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use crate::disk::{self, BelowFloor};
-use crate::process::{self, Ending, Job, JobOutput, LiveOutput, ProcessError, Wall};
+use crate::process::{self, Job, JobOutput, LiveOutput, ProcessError};
 use crate::size::Sizes;
 use crate::workspace::Workspace;
-use prepare::Prepared;
 
 pub use arguments::HOME;
+pub(crate) use prepare::{Inside, Measured, PreparedProgram};
 pub use trial::{Check, Report};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,13 +207,8 @@ impl Sandbox {
         live: &LiveOutput,
         cancel: &CancellationToken,
     ) -> Result<JobOutput, SandboxError> {
-        disk::check_floor(&room.workspace, self.settings.limits.disk_floor_bytes)?;
-        if self.settings.level == Level::Host {
-            let job = on_host(command, room);
-            return Ok(process::run_behind(job, Wall::default(), live, cancel).await?);
-        }
-        self.ready().await?;
-        self.confine(command, room, live, cancel).await
+        let prepared = self.prepare(Inside::line(command.line.clone()), room).await?;
+        run_prepared(command, prepared, live, cancel).await
     }
 
     /// Whether a command would run: the trial is made unless it has passed before.
@@ -226,50 +222,32 @@ impl Sandbox {
         };
         self.passed.get_or_try_init(|| passed).await.map(drop)
     }
+}
 
-    /// The same without a trial before: the trial itself comes this way.
-    async fn confine(
-        &self,
-        command: ShellCommand,
-        room: &SandboxRoom,
-        live: &LiveOutput,
-        cancel: &CancellationToken,
-    ) -> Result<JobOutput, SandboxError> {
-        let Prepared { job, wall, group, measured } = self.prepare(command, room).await?;
-        let output = process::run_behind(job, wall, live, cancel).await?;
-        drop(measured);
-        // The last word of the kernel may come between two looks of the watchdog.
-        let ran_out = group.is_some_and(|group| group.ran_out());
-        let output = match (ran_out, &output.ending) {
-            (true, Ending::Exited { .. } | Ending::Signalled { .. }) => {
-                JobOutput { ending: Ending::OverLimit { what: "memory" }, ..output }
-            }
-            _ => output,
-        };
-        // The command's own standard error is its standard output: this is bubblewrap speaking.
-        match output.stderr.bytes.strip_prefix(b"bwrap: ") {
-            Some(said) if output.stdout.bytes.is_empty() => {
-                Err(broken(String::from_utf8_lossy(said).trim()))
-            }
-            _ => Ok(output),
+async fn run_prepared(
+    command: ShellCommand,
+    prepared: PreparedProgram,
+    live: &LiveOutput,
+    cancel: &CancellationToken,
+) -> Result<JobOutput, SandboxError> {
+    let PreparedProgram { invocation, wall, measured } = prepared;
+    let job = Job {
+        invocation,
+        input: Vec::new(),
+        output_bytes: command.output_bytes,
+        timeout: Some(command.timeout),
+    };
+    let output = process::run_behind(job, wall, live, cancel).await?;
+    drop(measured);
+    // The command's own standard error is its standard output: this is bubblewrap speaking.
+    match output.stderr.bytes.strip_prefix(b"bwrap: ") {
+        Some(said) if output.stdout.bytes.is_empty() => {
+            Err(broken(String::from_utf8_lossy(said).trim()))
         }
+        _ => Ok(output),
     }
 }
 
 fn broken(why: &str) -> SandboxError {
     SandboxError::Room { why: format!("the sandbox could not be set up: {why}") }
-}
-
-fn on_host(command: ShellCommand, room: &SandboxRoom) -> Job {
-    Job {
-        program: "bash".into(),
-        arguments: ["-c", "exec bash -c \"$1\" 2>&1", "bash", command.line.as_str()]
-            .map(Into::into)
-            .to_vec(),
-        directory: room.workspace.clone(),
-        environment: Vec::new(),
-        input: Vec::new(),
-        output_bytes: command.output_bytes,
-        timeout: Some(command.timeout),
-    }
 }

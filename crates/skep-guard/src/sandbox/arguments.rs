@@ -3,13 +3,14 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Seek, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::MemfdFlags;
 
 use super::entrance::{self, User};
+use super::prepare::{Form, Inside};
 use super::{SandboxRoom, Settings, filter};
 use crate::environment;
 use crate::size::Space;
@@ -42,9 +43,13 @@ pub const HOME: &str = "/tmp/home";
 /// The process limit is set in here, inside the user namespace: there the kernel counts the
 /// sandbox alone, outside it would count everything that the same user runs. With a notice it is
 /// said first, and then no file can be written: what is removed takes no byte.
-const INNER: &str = "ulimit -u \"$1\" || exit 126; \
-                     [ -z \"$2\" ] || { ulimit -f 0 || exit 126; echo \"$2\"; }; \
-                     exec bash -c \"$3\" 2>&1";
+const INNER_LINE: &str = "ulimit -u \"$1\" || exit 126; \
+                          [ -z \"$2\" ] || { ulimit -f 0 || exit 126; echo \"$2\"; }; \
+                          exec bash -c \"$3\" 2>&1";
+/// The same for a program, whose standard output is its own.
+const INNER_PROGRAM: &str = "ulimit -u \"$1\" || exit 126; \
+                             [ -z \"$2\" ] || { ulimit -f 0 || exit 126; echo \"$2\" >&2; }; \
+                             shift 2; exec -- \"$@\"";
 
 pub(super) struct Line {
     pub arguments: Vec<OsString>,
@@ -100,13 +105,17 @@ pub(super) fn line(
     settings: &Settings,
     user: User,
     shown: &[Shown],
-    (notice, command): (&str, &str),
+    (inside, notice, leash): (&Inside, &str, RawFd),
     space: Space,
 ) -> Result<Line, String> {
     let mut line = Line { arguments: Vec::new(), handles: Vec::new() };
     line.add(["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"]);
     line.add(["--new-session", "--cap-drop", "ALL", "--hostname", "skep", "--clearenv"]);
+    line.add(["--block-fd", leash.to_string().as_str()]);
     line.environment(settings);
+    for (name, value) in &inside.environment {
+        line.add(["--setenv", name, value]);
+    }
     line.system();
     line.etc(user).map_err(|error| error.to_string())?;
     line.add(["--proc", "/proc", "--dev", "/dev"]);
@@ -143,7 +152,12 @@ pub(super) fn line(
         line.handles.push(handle);
     }
     let processes = settings.limits.processes.to_string();
-    line.add(["--", "bash", "-c", INNER, "bash", processes.as_str(), notice, command]);
+    let inner = match inside.form {
+        Form::Line => INNER_LINE,
+        Form::Program => INNER_PROGRAM,
+    };
+    line.add(["--", "bash", "-c", inner, "bash", processes.as_str(), notice]);
+    line.arguments.extend(inside.words.iter().cloned());
     Ok(line)
 }
 

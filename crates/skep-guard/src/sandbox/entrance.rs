@@ -9,7 +9,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode};
-use rustix::io::FdFlags;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change,
     move_mount, open_tree,
@@ -101,8 +100,6 @@ pub(super) struct SandboxEntrance {
     staged: Vec<(CString, CString)>,
     limits: [(Resource, u64); 5],
     filters: Vec<BpfProgram>,
-    /// Data that bubblewrap reads; to be left open.
-    handles: Vec<OwnedFd>,
 }
 
 impl SandboxEntrance {
@@ -110,7 +107,6 @@ impl SandboxEntrance {
         user: Option<User>,
         staging: Vec<PathBuf>,
         limits: &CommandLimits,
-        handles: Vec<OwnedFd>,
     ) -> Result<Self, String> {
         let text = |path: &Path| CString::new(path.as_os_str().as_bytes());
         let staged: Vec<(CString, CString)> = staging
@@ -133,7 +129,6 @@ impl SandboxEntrance {
                 (Resource::Core, 0),
             ],
             filters: filter::programs()?,
-            handles,
         })
     }
 
@@ -155,9 +150,6 @@ impl SandboxEntrance {
             let limit = most.map_or(limit, |most| most.min(limit));
             let new = Rlimit { current: Some(limit), maximum: Some(limit) };
             rustix::process::setrlimit(resource, new)?;
-        }
-        for handle in &self.handles {
-            rustix::io::fcntl_setfd(handle, FdFlags::empty())?;
         }
         rustix::thread::set_no_new_privs(true)?;
         for program in &self.filters {

@@ -1,30 +1,81 @@
-//! Everything that is done before a confined program starts: the room is checked, its user and its
-//! group are made, its walls are laid out.
+//! Everything that is done before a program starts, the same for a command of the shell and a child
+//! that is spoken to: the room is checked, its user and its group are made, its walls are laid out.
 
+use std::ffi::OsString;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::leash::{self, Leash};
 use super::{
-    CommandLimits, Counting, INSTALL, Sandbox, SandboxError, SandboxRoom, ShellCommand, arguments,
-    broken, entrance,
+    CommandLimits, Counting, INSTALL, Level, Sandbox, SandboxError, SandboxRoom, arguments, broken,
+    entrance,
 };
 use crate::cgroup::Group;
-use crate::process::{Job, Wall};
+use crate::disk;
+use crate::process::{Invocation, Wall};
 use crate::size::{Size, Sizes, Space};
 use crate::watchdog::Ceiling;
 
+/// What is to be started.
+pub(crate) struct Inside {
+    pub(super) form: Form,
+    pub(super) words: Vec<OsString>,
+    /// Beside the usual variables.
+    pub(super) environment: Vec<(String, String)>,
+    /// Left open.
+    handles: Vec<OwnedFd>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Form {
+    /// For the shell; its standard error comes with its standard output.
+    Line,
+    Program,
+}
+
+impl Inside {
+    pub fn line(line: String) -> Self {
+        let words = vec![line.into()];
+        Self { form: Form::Line, words, environment: Vec::new(), handles: Vec::new() }
+    }
+
+    /// A program and its arguments. A variable with the name of a descriptor holds its number.
+    pub fn program(
+        words: Vec<OsString>,
+        mut environment: Vec<(String, String)>,
+        descriptors: Vec<(String, OwnedFd)>,
+    ) -> Self {
+        let numbers = descriptors.iter().map(|(name, it)| (name.clone(), it.as_raw_fd()));
+        environment.extend(numbers.map(|(name, number)| (name, number.to_string())));
+        let handles = descriptors.into_iter().map(|(_, handle)| handle).collect();
+        Self { form: Form::Program, words, environment, handles }
+    }
+
+    fn on_host(self, directory: PathBuf) -> PreparedProgram {
+        let mut words = self.words;
+        if let Form::Line = self.form {
+            let shell = ["bash", "-c", "exec bash -c \"$1\" 2>&1", "bash"];
+            words.splice(0..0, shell.map(Into::into));
+        }
+        let program = if words.is_empty() { OsString::new() } else { words.remove(0) };
+        let environment = self.environment;
+        let invocation = Invocation { program, arguments: words, directory, environment };
+        let wall = Wall { handles: self.handles, ..Wall::default() };
+        PreparedProgram { invocation, wall, measured: None }
+    }
+}
+
 /// A program and the walls around it, ready for the start.
-pub(super) struct Prepared {
-    pub job: Job,
+pub(crate) struct PreparedProgram {
+    pub invocation: Invocation,
     pub wall: Wall,
-    /// Where the kernel counts too.
-    pub group: Option<Arc<Group>>,
     /// To be kept until the program has ended.
-    pub measured: Measured,
+    pub measured: Option<Measured>,
 }
 
 /// Measures the workspace when the program is over, also when nobody waited for that.
-pub(super) struct Measured {
+pub(crate) struct Measured {
     sizes: Arc<Sizes>,
     workspace: PathBuf,
 }
@@ -36,11 +87,26 @@ impl Drop for Measured {
 }
 
 impl Sandbox {
-    pub(super) async fn prepare(
+    /// At whatever level it is; behind walls once the trial has passed.
+    pub(crate) async fn prepare(
         &self,
-        command: ShellCommand,
+        inside: Inside,
         room: &SandboxRoom,
-    ) -> Result<Prepared, SandboxError> {
+    ) -> Result<PreparedProgram, SandboxError> {
+        disk::check_floor(&room.workspace, self.settings.limits.disk_floor_bytes)?;
+        if self.settings.level == Level::Host {
+            return Ok(inside.on_host(room.workspace.clone()));
+        }
+        self.ready().await?;
+        self.prepare_walls(inside, room).await
+    }
+
+    /// The same without a trial before: the trial itself comes this way.
+    pub(super) async fn prepare_walls(
+        &self,
+        inside: Inside,
+        room: &SandboxRoom,
+    ) -> Result<PreparedProgram, SandboxError> {
         let room = self.checked(room)?;
         let limits = &self.settings.limits;
         let (size, space) = self.sizes.look(&room.workspace, limits.workspace_bytes).await;
@@ -56,29 +122,33 @@ impl Sandbox {
         let (staging, shown) = arguments::staged(&room, &self.settings, user.is_some());
         let named = user.unwrap_or_else(entrance::User::own);
         let notice = size.map_or_else(String::new, |size| notice(size, space, limits));
-        let line = arguments::line(&self.settings, named, &shown, (&notice, &command.line), space);
-        let line = line.map_err(|why| broken(&why))?;
+        let leash = Leash::new().map_err(|error| broken(&error.to_string()))?;
+        let end = leash.number();
+        let line = arguments::line(&self.settings, named, &shown, (&inside, &notice, end), space);
+        let mut line = line.map_err(|why| broken(&why))?;
+        line.handles.push(leash.end);
+        line.handles.extend(inside.handles);
         let joined = group.clone();
-        let enter = entrance::SandboxEntrance::new(user, staging, limits, line.handles)
-            .map_err(|why| broken(&why))?;
-        let job = Job {
+        let enter = entrance::SandboxEntrance::new(user, staging, limits);
+        let enter = enter.map_err(|why| broken(&why))?;
+        let invocation = Invocation {
             program: program.into(),
             arguments: line.arguments,
             directory: PathBuf::from("/"),
             environment: Vec::new(),
-            input: Vec::new(),
-            output_bytes: command.output_bytes,
-            timeout: Some(command.timeout),
         };
         let wall = Wall {
             enter: Some(Box::new(move || {
+                leash::put_on(end)?;
                 joined.as_ref().map_or(Ok(()), |group| group.join())?;
                 enter.enter()
             })),
-            ceiling: Some(Ceiling { group: group.clone(), ..ceiling(limits, &room, size) }),
+            handles: line.handles,
+            leash: Some(leash.held),
+            ceiling: Some(Ceiling { group, ..ceiling(limits, &room, size) }),
         };
         let measured = Measured { sizes: Arc::clone(&self.sizes), workspace: room.workspace };
-        Ok(Prepared { job, wall, group, measured })
+        Ok(PreparedProgram { invocation, wall, measured: Some(measured) })
     }
 
     /// The room by its real paths, when it shows nothing that is hidden.

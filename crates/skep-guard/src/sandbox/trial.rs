@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags};
 use tokio_util::sync::CancellationToken;
 
-use super::{INSTALL, Level, Sandbox, SandboxError, SandboxRoom, ShellCommand};
+use super::{INSTALL, Inside, Level, Sandbox, SandboxError, SandboxRoom, ShellCommand};
 use crate::process::{Ending, JobOutput, LiveOutput};
 use crate::random;
 
@@ -147,8 +147,9 @@ async fn tried(sandbox: &Sandbox) -> Result<(JobOutput, bool), SandboxError> {
         output_bytes: 64 * 1024,
     };
     let room = SandboxRoom { workspace: place.work(), read_only: Vec::new() };
-    let output =
-        sandbox.confine(command, &room, &LiveOutput::default(), &CancellationToken::new()).await?;
+    let prepared = sandbox.prepare_walls(Inside::line(command.line.clone()), &room).await?;
+    let (live, cancel) = (LiveOutput::default(), CancellationToken::new());
+    let output = super::run_prepared(command, prepared, &live, &cancel).await?;
     drop(inherited);
     Ok((output, listener.accept().is_ok()))
 }

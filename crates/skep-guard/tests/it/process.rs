@@ -1,15 +1,17 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use skep_guard::process::{Ending, Job, run};
+use skep_guard::process::{Ending, Invocation, Job, run};
 use tokio_util::sync::CancellationToken;
 
 fn shell(script: &str, directory: &Path) -> Job {
     Job {
-        program: "/bin/sh".into(),
-        arguments: vec!["-c".into(), script.into()],
-        directory: directory.to_path_buf(),
-        environment: vec![("GIVEN".into(), "yes".into())],
+        invocation: Invocation {
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".into(), script.into()],
+            directory: directory.to_path_buf(),
+            environment: vec![("GIVEN".into(), "yes".into())],
+        },
         input: Vec::new(),
         output_bytes: 1024,
         timeout: None,
@@ -120,7 +122,7 @@ async fn a_timeout_and_a_missing_program_are_told_apart() {
     let output = run(job, &CancellationToken::new()).await.unwrap();
     assert_eq!(output.ending, Ending::TimedOut);
     let mut job = shell("", home.path());
-    job.program = "/no/such/program".into();
+    job.invocation.program = "/no/such/program".into();
     let error = run(job, &CancellationToken::new()).await.unwrap_err().to_string();
     assert!(error.starts_with("cannot start /no/such/program: "), "{error}");
 }

@@ -25,7 +25,7 @@ use skep_core::retry::RetryPolicy;
 use skep_core::role::Role;
 use skep_core::settings::{AgentMap, HiveSettings};
 use skep_guard::clock;
-use skep_guard::companion::Companions;
+use skep_guard::duplex::DuplexRecords;
 use skep_store::agents;
 use skep_store::audit::AddAudit;
 use skep_store::leases::{LostTurns, Recover};
@@ -137,7 +137,7 @@ impl Hive {
         };
         let told = listeners.clone();
         let store = Store::open(options, move |committed| told.note(committed)).await?;
-        match Companions::new(parts.run.join("children")).end_all().await {
+        match DuplexRecords::new(parts.run.join("children")).end_all().await {
             Ok(0) => {}
             Ok(ended) => tracing::info!(ended, "engines that an earlier process left are ended"),
             Err(error) => tracing::error!(%error, "an engine of an earlier process does not end"),

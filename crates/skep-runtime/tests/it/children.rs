@@ -1,7 +1,7 @@
 //! Engines that a killed hive left.
 
-use skep_guard::companion::Companions;
-use skep_guard::process::Job;
+use skep_guard::duplex::{DuplexProgram, DuplexRecords};
+use skep_guard::sandbox::{Level, Sandbox, SandboxRoom, Settings};
 use skep_testkit::processes;
 
 use crate::echo;
@@ -11,21 +11,17 @@ use crate::echo;
 async fn engine_children_of_a_killed_hive_end_before_turns_go_on() {
     let folder = tempfile::tempdir().unwrap();
     let children = folder.path().join("children");
+    let sandbox = Sandbox::new(Settings::new(Level::Host, Vec::new()));
+    let room = SandboxRoom { workspace: folder.path().to_owned(), read_only: Vec::new() };
+    let records = DuplexRecords::new(children.clone());
     let mut left = Vec::new();
     for name in ["one", "two"] {
-        let job = Job {
-            program: "sh".into(),
-            arguments: vec!["-c".into(), "trap '' TERM; sleep 600 & sleep 600".into()],
-            directory: folder.path().to_owned(),
-            environment: Vec::new(),
-            input: Vec::new(),
-            output_bytes: 0,
-            timeout: None,
-        };
-        let companion = Companions::new(children.clone()).start(name, job).await.unwrap();
-        left.push(companion.pid().unwrap());
+        let script = vec!["-c".into(), "trap '' TERM; sleep 600 & sleep 600".into()];
+        let program = DuplexProgram::new("sh", script);
+        let child = records.start(name, &sandbox, program, &room).await.unwrap();
+        left.push(child.pid());
         // As a kill leaves it.
-        std::mem::forget(companion);
+        std::mem::forget(child);
     }
     left.extend(left.clone().into_iter().flat_map(processes::children_of));
     assert!(left.iter().all(processes::exists));

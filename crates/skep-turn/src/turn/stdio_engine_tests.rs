@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -18,8 +17,8 @@ use skep_core::ids::CallId;
 use skep_core::message::{Message, Meta, StopReason, Usage};
 use skep_core::policy::Class;
 use skep_core::settings::AgentSettings;
-use skep_guard::companion::Companions;
-use skep_guard::process::Job;
+use skep_guard::duplex::{DuplexProgram, DuplexRecords, LineSender};
+use skep_guard::sandbox::{Level, Sandbox, SandboxRoom, Settings};
 use skep_testkit::locate;
 
 /// What this fake can; each test takes away what it is not about.
@@ -93,44 +92,35 @@ struct Run {
 impl Run {
     /// Closing the events without an end is a crash of the engine.
     async fn until_end(mut self) {
-        let job = Job {
-            program: locate::fake_engine().unwrap().into(),
-            arguments: vec![self.folder.clone().into()],
-            directory: self.folder.clone(),
-            environment: Vec::new(),
-            input: Vec::new(),
-            output_bytes: 0,
-            timeout: None,
-        };
-        let companions = Companions::new(self.folder.join("children"));
+        let engine = locate::fake_engine().unwrap();
+        let program = DuplexProgram::new(engine, vec![self.folder.clone().into()]);
+        let sandbox = Sandbox::new(Settings::new(Level::Host, Vec::new()));
+        let room = SandboxRoom { workspace: self.folder.clone(), read_only: Vec::new() };
+        let records = DuplexRecords::new(self.folder.join("children"));
         let name = self.request.session.as_str();
-        let (mut input, output, _errors, process) =
-            companions.start(name, job).await.unwrap().parts();
-        // Answers come from tasks of their own: a call that waits must not keep the others.
-        let (lines, mut to_write) = mpsc::unbounded_channel::<Value>();
-        let _ = lines.send(self.start_line());
-        let mut output = BufReader::new(output).lines();
+        let mut child = records.start(name, &sandbox, program, &room).await.unwrap();
+        // A process that is gone says so by the end of its output.
+        let lines = child.sender();
+        let _ = lines.send(self.start_line().to_string()).await;
         let mut told = false;
         let end = loop {
             tokio::select! {
                 biased;
                 () = self.request.cancel.cancelled() => break Some(TurnEnd::Cancelled),
                 () = self.events.closed() => break None,
-                Some(line) = to_write.recv() => {
-                    // A process that is gone says so by the end of its output.
-                    let _ = input.write_all(format!("{line}\n").as_bytes()).await;
-                }
                 () = self.interrupt.cancelled(), if !told => {
                     told = true;
-                    let _ = lines.send(json!({"type": "interrupt"}));
+                    let _ = lines.send(json!({"type": "interrupt"}).to_string()).await;
                 }
                 Some(message) = self.steered.recv() => {
                     let text = message.body.plain_text();
-                    let _ = lines.send(json!({"type": "message", "text": text}));
+                    let line = json!({"type": "message", "text": text}).to_string();
+                    let _ = lines.send(line).await;
                 }
-                line = output.next_line() => {
+                line = child.line() => {
                     let Ok(Some(line)) = line else { break None };
-                    let Ok(said) = serde_json::from_str::<Value>(&line) else { break None };
+                    let Ok(said) = serde_json::from_slice::<Value>(&line) else { break None };
+                    let line = String::from_utf8(line).unwrap();
                     let _ = self.events.send(EngineEvent::Raw(line)).await;
                     match heard(&said) {
                         Some(EngineEvent::End(end)) => break Some(end),
@@ -144,7 +134,7 @@ impl Run {
                 }
             }
         };
-        process.end().await;
+        child.end().await.unwrap();
         if let Some(end) = end {
             let _ = self.events.send(EngineEvent::End(end)).await;
         }
@@ -204,7 +194,8 @@ fn call_of(said: &Value) -> ToolCall {
     }
 }
 
-async fn ask(gate: Gate, said: Value, lines: mpsc::UnboundedSender<Value>) {
+/// In a task of its own: a call that waits must not keep the others.
+async fn ask(gate: Gate, said: Value, lines: LineSender) {
     let (call, request) = (call_of(&said), &said["request"]);
     let answer = match said["type"].as_str() {
         Some("run") => {
@@ -236,5 +227,5 @@ async fn ask(gate: Gate, said: Value, lines: mpsc::UnboundedSender<Value>) {
             }
         }
     };
-    let _ = lines.send(answer);
+    let _ = lines.send(answer.to_string()).await;
 }

@@ -11,7 +11,7 @@ use skep_core::decision::Decision;
 use skep_core::policy::Class;
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer, ToolContext};
-use skep_guard::process::{self, Job};
+use skep_guard::process::{self, Invocation, Job};
 use skep_testkit::effects::Effects;
 
 pub const NAMES: &[&str] = &[
@@ -135,10 +135,12 @@ async fn spawn(arguments: Arguments, context: ToolContext) -> ToolAnswer {
         &format!("sh -c 'trap \"\" TERM; while :; do sleep 1; done' {mark}"),
     );
     let job = Job {
-        program: "sh".into(),
-        arguments: vec!["-c".into(), script.into()],
-        directory: context.workspace.clone(),
-        environment: Vec::new(),
+        invocation: Invocation {
+            program: "sh".into(),
+            arguments: vec!["-c".into(), script.into()],
+            directory: context.workspace.clone(),
+            environment: Vec::new(),
+        },
         input: Vec::new(),
         output_bytes: 1024,
         timeout: None,
