@@ -21,7 +21,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::process::{self, Captured, Ending, LiveOutput, ProcessError, StartedChild};
 use crate::sandbox::{Inside, Measured, PreparedProgram, Sandbox, SandboxError, SandboxRoom};
 use lines::{LineQueue, LineReader};
-use record::Record;
+use record::ChildRecord;
 
 pub use lines::{LineError, LineSender};
 pub use record::DuplexRecords;
@@ -82,7 +82,7 @@ impl DuplexChild {
         sandbox: &Sandbox,
         program: DuplexProgram,
         room: &SandboxRoom,
-        record: impl FnOnce(&StartedChild) -> std::io::Result<Record>,
+        record: impl FnOnce(&StartedChild) -> std::io::Result<ChildRecord>,
     ) -> Result<Self, SandboxError> {
         let DuplexProgram { program, arguments, environment, descriptors, line_bytes } = program;
         let name = program.to_string_lossy().into_owned();
@@ -138,7 +138,7 @@ struct Supervisor {
     errors: ChildStderr,
     queue: LineQueue,
     measured: Option<Measured>,
-    record: Record,
+    record: ChildRecord,
 }
 
 impl Supervisor {

@@ -38,6 +38,11 @@ pub fn fake_engine() -> Result<PathBuf> {
     existing(profile_folder()?.join("skep-fake-engine"))
 }
 
+/// A child that does what it should not.
+pub fn unruly_child() -> Result<PathBuf> {
+    existing(profile_folder()?.join("skep-unruly-child"))
+}
+
 /// The preload library. Nothing depends on it, so cargo does not build it along: it is built here,
 /// once a process, which costs nothing when it is fresh.
 pub fn shim() -> Result<PathBuf> {

@@ -41,7 +41,7 @@ impl DuplexRecords {
             let text = format!("{pid} {started} {marker}\n");
             std::fs::create_dir_all(&self.folder)?;
             std::fs::write(&path, &text)?;
-            Ok(Record { path, text })
+            Ok(ChildRecord { path, text })
         };
         DuplexChild::start(sandbox, program, room, write).await
     }
@@ -73,12 +73,12 @@ impl DuplexRecords {
 }
 
 /// Is there for as long as the child runs.
-pub(super) struct Record {
+pub(super) struct ChildRecord {
     path: PathBuf,
     text: String,
 }
 
-impl Drop for Record {
+impl Drop for ChildRecord {
     fn drop(&mut self) {
         // Another child of that name may have taken its place.
         if std::fs::read_to_string(&self.path).is_ok_and(|text| text == self.text) {

@@ -5,6 +5,8 @@ mod scene;
 mod web;
 
 mod egress;
+mod children;
+mod duplex;
 mod floods;
 mod lock;
 mod process;

@@ -104,13 +104,14 @@ pub fn text(output: &JobOutput) -> String {
 
 /// Built with the tests, as every example is.
 pub fn hostile() -> PathBuf {
+    built("examples/hostile", "cargo build -p skep-guard --examples")
+}
+
+/// A program in the folder of the profile, and what builds it.
+pub fn built(path: &str, how: &str) -> PathBuf {
     let tests = std::env::current_exe().unwrap();
-    let program = tests.parent().unwrap().parent().unwrap().join("examples/hostile");
-    assert!(
-        program.is_file(),
-        "missing {}: cargo build -p skep-guard --examples",
-        program.display()
-    );
+    let program = tests.parent().unwrap().parent().unwrap().join(path);
+    assert!(program.is_file(), "missing {}: {how}", program.display());
     program
 }
 

@@ -1,0 +1,312 @@
+//! Unruly children behind the walls: they get nothing, take no more than they may, and nothing of
+//! them stays.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use skep_guard::duplex::{DuplexChild, DuplexProgram, DuplexRecords};
+use skep_guard::process::Ending;
+use skep_guard::sandbox::Counting;
+use tokio::task::JoinSet;
+
+use crate::duplex::{heard, unruly, words};
+use crate::scene::{Scene, built, hostile, processes_in};
+
+const LIMIT: Duration = Duration::from_secs(5);
+const COUNTINGS: [Counting; 2] = [Counting::Kernel, Counting::Watchdog];
+
+/// A child in the workspace of the scene, by a program that was copied there.
+async fn start(scene: &Scene, name: &str, line: &str) -> DuplexChild {
+    let mut words = words(line);
+    let program = scene.work().join(words.remove(0));
+    start_program(scene, name, DuplexProgram::new(program, words)).await
+}
+
+async fn start_program(scene: &Scene, name: &str, program: DuplexProgram) -> DuplexChild {
+    let copy = scene.work().join("unruly");
+    if !copy.exists() {
+        fs::copy(unruly(), copy).unwrap();
+    }
+    let records = DuplexRecords::new(scene.home.path().join("run/children"));
+    records.start(name, &scene.sandbox, program, &scene.room()).await.unwrap()
+}
+
+/// Everything it says until it ends.
+async fn all_of(child: &mut DuplexChild) -> Vec<String> {
+    let mut said = Vec::new();
+    while let Some(line) = heard(child).await {
+        said.push(line);
+    }
+    said
+}
+
+async fn withstands(scene: &Scene, attack: &str) -> Vec<String> {
+    let mut child = start(scene, "attack", attack).await;
+    let said = all_of(&mut child).await;
+    let end = child.end().await.unwrap();
+    assert!(!said.iter().any(|line| line.starts_with("escaped")), "{attack}: {said:#?}");
+    assert_eq!(said.last().map(String::as_str), Some("done"), "{attack}: {said:?} {end:?}");
+    said
+}
+
+#[tokio::test]
+async fn walls_children_get_what_they_are_given_and_nothing_else() {
+    let scene = Scene::new();
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(b"by name").unwrap();
+    drop(writer);
+    let mut program = DuplexProgram::new(scene.work().join("unruly"), words("given"));
+    program.environment.push(("TOKEN".to_owned(), "t".to_owned()));
+    program.descriptors.push(("GIVEN".to_owned(), reader.into()));
+    let mut child = start_program(&scene, "given", program).await;
+    let said = all_of(&mut child).await;
+    let names = "GIVEN HOME LANG PATH PWD SHLVL TERM TOKEN TZ _";
+    assert_eq!(said, [names, "[]", "by name"], "{:?}", child.end().await);
+    scene.nothing_left();
+}
+
+#[tokio::test]
+async fn walls_children_can_do_no_more_than_commands() {
+    let scene = Scene::new();
+    let home = scene.home.path().display().to_string();
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = tcp.local_addr().unwrap();
+    let udp = UdpSocket::bind(address).unwrap();
+    let path = scene.home.path().join("run/skep.sock");
+    let unix = UnixListener::bind(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+    tcp.set_nonblocking(true).unwrap();
+    udp.set_nonblocking(true).unwrap();
+    unix.set_nonblocking(true).unwrap();
+    for attack in [
+        format!("hostile files {home}/run {home}/skep.yaml {home}/teams/other/work/notes /root"),
+        format!("hostile server {} none", std::process::id()),
+        format!("hostile sockets {} {} none", address.port(), path.display()),
+        "hostile privileges".to_owned(),
+        "hostile descriptors".to_owned(),
+    ] {
+        withstands(&scene, &attack).await;
+    }
+    assert!(tcp.accept().is_err() && unix.accept().is_err() && udp.recv(&mut [0; 8]).is_err());
+    scene.nothing_left();
+}
+
+#[tokio::test]
+async fn walls_children_do_not_see_each_other() {
+    let scene = Scene::new();
+    let mut victim = start(&scene, "victim", "unruly echo").await;
+    let secret = "the-secret-of-another-child";
+    victim.sender().send(secret).await.unwrap();
+    assert_eq!(heard(&mut victim).await.unwrap(), secret);
+    // By the numbers that the host knows: bubblewrap twice, and the child.
+    let inside = processes_in(&scene.work().canonicalize().unwrap());
+    let pids = inside.iter().map(|line| line.split(' ').next().unwrap().to_owned());
+    let pids: Vec<String> = pids.chain([victim.pid().to_string()]).collect();
+    assert!(pids.len() >= 2, "{pids:?}");
+    let turned: String = secret.chars().rev().collect();
+    withstands(&scene, &format!("unruly spy {turned} {}", pids.join(" "))).await;
+    // And it is as well as before.
+    victim.sender().send("still there").await.unwrap();
+    assert_eq!(heard(&mut victim).await.unwrap(), "still there");
+    assert_eq!(victim.end().await.unwrap().ending, Ending::Exited { code: 0 });
+    scene.nothing_left();
+}
+
+#[tokio::test]
+async fn walls_children_that_misbehave_are_contained_and_leave_nothing() {
+    for mode in ["flood lines", "flood line", "flood errors", "hang", "deaf", "daemon"] {
+        // All four at once: none of them shares anything with another.
+        let mut cases = JoinSet::new();
+        for (counting, dropped) in COUNTINGS.into_iter().flat_map(|it| [(it, false), (it, true)]) {
+            cases.spawn(async move {
+                misbehaves(&Scene::counted_by(counting), mode, dropped).await;
+            });
+        }
+        cases.join_all().await;
+    }
+}
+
+#[tokio::test]
+async fn walls_children_that_take_too_much_are_ended() {
+    for (counting, what) in COUNTINGS.into_iter().flat_map(|it| [(it, "memory"), (it, "disk")]) {
+        let scene = Scene::counted_by(counting);
+        let mut child = start(&scene, "greedy", &format!("unruly {what}")).await;
+        assert_eq!(all_of(&mut child).await, [""; 0], "{what}");
+        let end = child.end().await.unwrap();
+        assert_eq!(end.ending, Ending::OverLimit { what }, "{counting:?} {end:?}");
+        scene.nothing_left();
+    }
+}
+
+async fn misbehaves(scene: &Scene, mode: &str, dropped: bool) {
+    let mut child = start(scene, "unruly", &format!("unruly {mode}")).await;
+    match mode {
+        "flood lines" => {
+            for _ in 0..10_000 {
+                assert_eq!(heard(&mut child).await.unwrap(), "a line of many");
+            }
+        }
+        "flood line" => assert!(child.line().await.is_err()),
+        "deaf" => assert_eq!(heard(&mut child).await.unwrap(), "deaf"),
+        "daemon" => assert_eq!(heard(&mut child).await.unwrap(), "left a daemon"),
+        _ => {}
+    }
+    let begun = Instant::now();
+    if dropped {
+        drop(child);
+    } else {
+        let end = child.end().await.unwrap();
+        let expected = match mode {
+            "daemon" => Ending::Exited { code: 0 },
+            _ => Ending::Cancelled,
+        };
+        assert_eq!(end.ending, expected, "{mode}: {end:?}");
+        if mode == "flood errors" {
+            assert_eq!(end.last_words.bytes.len(), 16 * 1024);
+            assert!(end.last_words.dropped > 0);
+        }
+    }
+    while !processes_in(&scene.work().canonicalize().unwrap()).is_empty() {
+        assert!(begun.elapsed() < LIMIT, "{mode}: still there after 5 s");
+        // The supervisor of a child that was dropped works on this runtime.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(begun.elapsed() < LIMIT, "{mode}: {:?}", begun.elapsed());
+}
+
+/// A process with children of its own, killed when it is dropped.
+struct Keeper(Child);
+
+impl Keeper {
+    fn start(work: &Path, count: u32) -> Self {
+        let program = built("examples/keeper", "cargo build -p skep-guard --examples");
+        let mut command = Command::new(program);
+        command.arg(work).arg(count.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        Self(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Processes that were started for this workspace, inside or outside of the walls.
+fn of_workspace(work: &Path, but: u32) -> Vec<String> {
+    let path = work.to_string_lossy().into_owned();
+    let outside = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
+        let pid = entry.file_name().to_string_lossy().into_owned();
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        (pid.parse() != Ok(but) && line.contains(&path)).then_some(pid)
+    });
+    outside.chain(processes_in(work)).collect()
+}
+
+#[tokio::test]
+async fn walls_that_are_being_made_die_with_their_keeper() {
+    let home = tempfile::tempdir().unwrap();
+    let work = home.path().canonicalize().unwrap().join("work");
+    fs::create_dir(&work).unwrap();
+    let rounds: u32 = if std::env::var("SKEP_TEST_ALL").is_ok() { 100 } else { 20 };
+    for round in 0..rounds {
+        let mut keeper = Keeper::start(&work, 1);
+        let pid = keeper.0.id();
+        let begun = Instant::now();
+        // Bubblewrap is there, and then its child; the longer it is waited, the more walls stand.
+        while of_workspace(&work, pid).len() < 1 + (round % 2) as usize {
+            assert!(begun.elapsed() < Duration::from_secs(20), "it does not start");
+        }
+        std::thread::sleep(Duration::from_micros(u64::from(round) * 300));
+        keeper.0.kill().unwrap();
+        keeper.0.wait().unwrap();
+        let begun = Instant::now();
+        loop {
+            let left = of_workspace(&work, pid);
+            if left.is_empty() {
+                break;
+            }
+            if begun.elapsed() > LIMIT {
+                for line in &left {
+                    let pid = line.split(' ').next().unwrap();
+                    let _ = Command::new("kill").args(["-9", pid]).status();
+                }
+                panic!("round {round}: left {left:?}");
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// One thread and one look at the process table, however many there are.
+#[tokio::test]
+async fn walls_watch_64_children_with_one_thread() {
+    let home = tempfile::tempdir().unwrap();
+    let work = home.path().join("work");
+    fs::create_dir(&work).unwrap();
+    let mut keeper = Keeper::start(&work, 64);
+    let mut input = keeper.0.stdin.take().unwrap();
+    let mut lines = BufReader::new(keeper.0.stdout.take().unwrap()).lines();
+    let mut next = || lines.next().unwrap().unwrap();
+    assert_eq!(next(), "ready");
+    let mut used = || {
+        input.write_all(b"\n").unwrap();
+        next().parse::<u32>().expect("one thread of that name")
+    };
+    let (begun, before) = (Instant::now(), used());
+    std::thread::sleep(Duration::from_secs(3));
+    let (milliseconds, elapsed) = (used() - before, begun.elapsed().as_millis());
+    let share = f64::from(milliseconds) * 100.0 / elapsed as f64;
+    eprintln!("watchdog of 64 children: {milliseconds} ms in {elapsed} ms, {share:.1} % of a core");
+    assert!(share < 25.0, "{share} %");
+}
+
+/// The same tests without the privileges of root: other namespaces, no control groups.
+#[test]
+fn walls_children_hold_for_an_ordinary_user() {
+    const USER: u32 = 59_999;
+    if !rustix::process::geteuid().is_root() {
+        // Then all others show it.
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let tests = place.path().join("deps/it");
+    for (program, copy) in [
+        (std::env::current_exe().unwrap(), tests.clone()),
+        (hostile(), place.path().join("examples/hostile")),
+        (
+            built("examples/keeper", "cargo build -p skep-guard --examples"),
+            place.path().join("examples/keeper"),
+        ),
+        (unruly(), place.path().join("skep-unruly-child")),
+    ] {
+        fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        fs::copy(program, copy).unwrap();
+    }
+    let temporary = place.path().join("tmp");
+    fs::create_dir(&temporary).unwrap();
+    std::os::unix::fs::chown(&temporary, Some(USER), Some(USER)).unwrap();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let filters = ["children::walls", "--skip", "ordinary_user", "--skip", "64_children"];
+    let output = Command::new(tests)
+        .args(filters)
+        .current_dir(&temporary)
+        .env("TMPDIR", &temporary)
+        .env("HOME", &temporary)
+        .uid(USER)
+        .gid(USER)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("test result: ok. 6 passed"), "{said}");
+}
