@@ -1,7 +1,8 @@
 //! Children that are spoken to while they run, line by line and both ways: engines, servers of
 //! tools, plugins. Each starts behind the same walls as a command of the shell, or on the host.
 //!
-//! What a child has said and nobody has read stays in its pipe, so a child that floods waits there.
+//! What a child has said and nobody has read stays in its pipe, so a child that floods waits there;
+//! and it is read at a pace that leaves the processor to others.
 //! What it is told waits in a queue whose bytes are limited, so a child that does not listen lets
 //! its owner wait. It ends with its owner: standard input is closed, then TERM, then KILL, for the
 //! child and everything below it, within 5 s.
@@ -18,7 +19,7 @@ use tokio::process::{ChildStderr, ChildStdin};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::process::{self, Captured, Ending, LiveOutput, ProcessError, StartedChild};
+use crate::process::{self, Captured, Ending, LiveOutput, Pace, ProcessError, StartedChild};
 use crate::sandbox::{Inside, Measured, PreparedProgram, Sandbox, SandboxError, SandboxRoom};
 use lines::{LineQueue, LineReader};
 use record::ChildRecord;
@@ -147,7 +148,7 @@ impl Supervisor {
         let said = LiveOutput::default();
         let streams = async {
             let told = stop.run_until_cancelled(queue.write_to(input));
-            tokio::join!(said.fill(Some(errors), LAST_WORDS_BYTES), told);
+            tokio::join!(said.fill(Some(errors), LAST_WORDS_BYTES, Some(Pace::new())), told);
         };
         let until = async {
             stop.cancelled().await;

@@ -124,11 +124,21 @@ impl LiveOutput {
         }
     }
 
-    pub(crate) async fn fill(&self, stream: Option<impl AsyncRead + Unpin>, limit: usize) {
+    /// To the end of the stream, at a pace where there is one.
+    pub(crate) async fn fill(
+        &self,
+        stream: Option<impl AsyncRead + Unpin>,
+        limit: usize,
+        mut pace: Option<Pace>,
+    ) {
         let Some(mut stream) = stream else { return };
         let mut chunk = vec![0_u8; 16 * 1024];
         // A read error means the pipe is gone: the same as its end.
         while let Ok(count @ 1..) = stream.read(&mut chunk).await {
+            if let Some(pace) = &mut pace {
+                pace.add(count);
+                pace.keep().await;
+            }
             let mut captured = self.0.captured.lock().unwrap_or_else(PoisonError::into_inner);
             captured.bytes.extend_from_slice(&chunk[..count]);
             // Now and then: each time all of the second half moves.
@@ -139,6 +149,37 @@ impl LiveOutput {
             self.0.grown.notify_waiters();
         }
         self.0.captured.lock().unwrap_or_else(PoisonError::into_inner).cut(limit);
+    }
+}
+
+/// How fast a child is listened to: what it says faster waits in its pipe, so that a flood is the
+/// child's own loss.
+pub(crate) struct Pace {
+    /// When all that was read would have been read at that pace.
+    reached: Instant,
+}
+
+impl Pace {
+    const BYTES_PER_SECOND: f64 = (8 << 20) as f64;
+    /// What may come at once.
+    const BURST: Duration = Duration::from_millis(500);
+
+    pub fn new() -> Self {
+        Self { reached: Self::earliest() }
+    }
+
+    pub fn add(&mut self, bytes: usize) {
+        let time = Duration::from_secs_f64(bytes as f64 / Self::BYTES_PER_SECOND);
+        self.reached = self.reached.max(Self::earliest()) + time;
+    }
+
+    fn earliest() -> Instant {
+        let now = Instant::now();
+        now.checked_sub(Self::BURST).unwrap_or(now)
+    }
+
+    pub async fn keep(&self) {
+        tokio::time::sleep_until(self.reached).await;
     }
 }
 
@@ -179,8 +220,8 @@ pub(crate) async fn run_behind(
     let captured = (stdout_so_far, LiveOutput::default());
     let streams = async {
         tokio::join!(
-            captured.0.fill(stdout, job.output_bytes),
-            captured.1.fill(stderr, job.output_bytes),
+            captured.0.fill(stdout, job.output_bytes, None),
+            captured.1.fill(stderr, job.output_bytes, None),
             feed(input, &job.input),
         );
     };

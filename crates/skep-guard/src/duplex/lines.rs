@@ -7,6 +7,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
+use crate::process::Pace;
+
 /// What is read at once, and kept of a buffer that was larger for a long line.
 const CHUNK: usize = 16 * 1024;
 /// Lines that wait to be written.
@@ -27,6 +29,7 @@ pub enum LineError {
 /// Lines of a child, as they come.
 pub(super) struct LineReader {
     pipe: ChildStdout,
+    pace: Pace,
     buffer: Vec<u8>,
     /// Before it, lines that were given out.
     start: usize,
@@ -39,7 +42,8 @@ pub(super) struct LineReader {
 
 impl LineReader {
     pub fn new(pipe: ChildStdout, most: usize) -> Self {
-        Self { pipe, buffer: Vec::new(), start: 0, searched: 0, most, skips: false }
+        let pace = Pace::new();
+        Self { pipe, pace, buffer: Vec::new(), start: 0, searched: 0, most, skips: false }
     }
 
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, LineError> {
@@ -79,8 +83,11 @@ impl LineReader {
             self.searched -= self.start;
             self.start = 0;
         }
+        self.pace.keep().await;
         self.buffer.reserve(CHUNK);
-        self.pipe.read_buf(&mut self.buffer).await.unwrap_or(0)
+        let count = self.pipe.read_buf(&mut self.buffer).await.unwrap_or(0);
+        self.pace.add(count);
+        count
     }
 }
 

@@ -11,12 +11,14 @@ use skep_core::decision::Decision;
 use skep_core::policy::Class;
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer, ToolContext};
+use skep_guard::duplex::{DuplexProgram, DuplexRecords};
 use skep_guard::process::{self, Invocation, Job};
+use skep_guard::sandbox::{Counting, Level, Sandbox, SandboxRoom, Settings};
 use skep_testkit::effects::Effects;
 
 pub const NAMES: &[&str] = &[
     "read", "write", "edit", "glob", "grep", "bash", "effect", "ask", "spawn", "look", "boom",
-    "flood", "deaf", "hang", "reach", "shape",
+    "flood", "deaf", "hang", "reach", "shape", "child",
 ];
 
 /// Where effects are counted: outside the home, named by the test.
@@ -79,7 +81,7 @@ fn tool(name: &str, retry_safe: bool, body: Body) -> Arc<dyn Tool> {
     let manner = match name {
         "reach" => Manner::effect(Class::Reach),
         "shape" => Manner::effect(Class::Shape),
-        "spawn" => Manner::effect(Class::Run),
+        "spawn" | "child" => Manner::effect(Class::Run),
         _ if retry_safe => Manner::READ,
         _ => Manner::effect(Class::Write),
     };
@@ -91,6 +93,7 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
         tool("effect", false, |arguments, context| Box::pin(effect(arguments, context))),
         tool("ask", false, |arguments, context| Box::pin(ask(arguments, context))),
         tool("spawn", false, |arguments, context| Box::pin(spawn(arguments, context))),
+        tool("child", false, |arguments, context| Box::pin(child(arguments, context))),
         look("look"),
         tool("boom", false, |_, _| Box::pin(async { panic!("boom") })),
         tool("flood", true, |arguments, _| {
@@ -147,6 +150,34 @@ async fn spawn(arguments: Arguments, context: ToolContext) -> ToolAnswer {
     };
     match process::run(job, &context.cancel).await {
         Ok(output) => ToolAnswer::ok(format!("{:?}", output.ending)),
+        Err(error) => ToolAnswer::error(error.to_string()),
+    }
+}
+
+/// The testkit's unruly child behind walls, listened to for as long as `ms` says or to its end.
+/// The first word says who counts what it takes.
+async fn child(arguments: Arguments, context: ToolContext) -> ToolAnswer {
+    let (counting, mode) = arguments.text.split_once(' ').unwrap();
+    let mut settings = Settings::new(Level::Confined, Vec::new());
+    settings.counting = match counting {
+        "kernel" => Counting::Kernel,
+        _ => Counting::Watchdog,
+    };
+    settings.limits.memory_bytes = 128 << 20;
+    settings.limits.disk_bytes = 96 << 20;
+    let program = context.workspace.join("unruly");
+    let program = DuplexProgram::new(program, mode.split(' ').map(Into::into).collect());
+    let room = SandboxRoom { workspace: context.workspace.clone(), read_only: Vec::new() };
+    let records = DuplexRecords::new(context.workspace.join("../children"));
+    let name = context.call.to_string();
+    let mut child = match records.start(&name, &Sandbox::new(settings), program, &room).await {
+        Ok(child) => child,
+        Err(error) => return ToolAnswer::error(error.to_string()),
+    };
+    let heard = async { while !matches!(child.line().await, Ok(None)) {} };
+    let _ = tokio::time::timeout(Duration::from_millis(arguments.ms), heard).await;
+    match child.end().await {
+        Ok(end) => ToolAnswer::ok(format!("{:?}", end.ending)),
         Err(error) => ToolAnswer::error(error.to_string()),
     }
 }

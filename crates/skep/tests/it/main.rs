@@ -83,5 +83,6 @@ mod telling_logs;
 mod telling_turns;
 mod tools_coding;
 mod walls_background;
+mod walls_children;
 mod walls_descriptors;
 mod walls_floods;

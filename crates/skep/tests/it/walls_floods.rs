@@ -51,7 +51,7 @@ fn status(play: &Play, name: &str) -> u64 {
 }
 
 /// What turns of another agent take, in a session of their own: none has more to read than others.
-async fn turns(stage: &Stage, play: &Play, count: usize) -> Vec<Duration> {
+pub async fn turns(stage: &Stage, play: &Play, count: usize) -> Vec<Duration> {
     stage.model.push_all((0..count).map(|_| Reply::say("done")));
     let path = "/api/v1/agents/other/messages?wait=true&timeout=60";
     let session = format!("turns {}", stage.model.asked());
@@ -78,7 +78,7 @@ async fn ended(play: &Play, item: &str) {
 
 /// What turns of another agent take while the call runs, from its first question to the model on;
 /// and what the call answered.
-async fn turns_beside(
+pub async fn turns_beside(
     stage: &Stage,
     play: &Play,
     count: usize,
@@ -100,7 +100,7 @@ async fn turns_beside(
     (times, text)
 }
 
-fn middle_and_most(mut times: Vec<Duration>) -> (Duration, Duration) {
+pub fn middle_and_most(mut times: Vec<Duration>) -> (Duration, Duration) {
     times.sort();
     (times[times.len() / 2], times[(times.len() * 99 / 100).min(times.len() - 1)])
 }
