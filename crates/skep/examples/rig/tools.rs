@@ -1,7 +1,7 @@
 //! Tools for tests: with an effect that is counted, that wait, that start processes, that break.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -157,20 +157,16 @@ async fn spawn(arguments: Arguments, context: ToolContext) -> ToolAnswer {
 /// The testkit's unruly child behind walls, listened to for as long as `ms` says or to its end.
 /// The first word says who counts what it takes.
 async fn child(arguments: Arguments, context: ToolContext) -> ToolAnswer {
+    static SANDBOXES: LazyLock<[Sandbox; 2]> =
+        LazyLock::new(|| [Counting::Kernel, Counting::Watchdog].map(small_sandbox));
     let (counting, mode) = arguments.text.split_once(' ').unwrap();
-    let mut settings = Settings::new(Level::Confined, Vec::new());
-    settings.counting = match counting {
-        "kernel" => Counting::Kernel,
-        _ => Counting::Watchdog,
-    };
-    settings.limits.memory_bytes = 128 << 20;
-    settings.limits.disk_bytes = 96 << 20;
+    let sandbox = &SANDBOXES[usize::from(counting == "watchdog")];
     let program = context.workspace.join("unruly");
     let program = DuplexProgram::new(program, mode.split(' ').map(Into::into).collect());
     let room = SandboxRoom { workspace: context.workspace.clone(), read_only: Vec::new() };
     let records = DuplexRecords::new(context.workspace.join("../children"));
     let name = context.call.to_string();
-    let mut child = match records.start(&name, &Sandbox::new(settings), program, &room).await {
+    let mut child = match records.start(&name, sandbox, program, &room).await {
         Ok(child) => child,
         Err(error) => return ToolAnswer::error(error.to_string()),
     };
@@ -180,6 +176,14 @@ async fn child(arguments: Arguments, context: ToolContext) -> ToolAnswer {
         Ok(end) => ToolAnswer::ok(format!("{:?}", end.ending)),
         Err(error) => ToolAnswer::error(error.to_string()),
     }
+}
+
+fn small_sandbox(counting: Counting) -> Sandbox {
+    let mut settings = Settings::new(Level::Confined, Vec::new());
+    settings.counting = counting;
+    settings.limits.memory_bytes = 128 << 20;
+    settings.limits.disk_bytes = 96 << 20;
+    Sandbox::new(settings)
 }
 
 fn count(context: &ToolContext) {
