@@ -164,7 +164,7 @@ async fn child(arguments: Arguments, context: ToolContext) -> ToolAnswer {
     let program = context.workspace.join("unruly");
     let program = DuplexProgram::new(program, mode.split(' ').map(Into::into).collect());
     let room = SandboxRoom { workspace: context.workspace.clone(), read_only: Vec::new() };
-    let records = DuplexRecords::new(context.workspace.join("../children"));
+    let records = DuplexRecords::new(context.workspace.join("children"));
     let name = context.call.to_string();
     let mut child = match records.start(&name, sandbox, program, &room).await {
         Ok(child) => child,
