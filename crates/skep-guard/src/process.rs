@@ -190,7 +190,7 @@ pub(crate) struct Wall {
     pub enter: Option<Box<dyn FnMut() -> io::Result<()> + Send + Sync>>,
     /// Left open for the program, under the same numbers.
     pub handles: Vec<OwnedFd>,
-    /// Kept open here for as long as the child runs.
+    /// The end of a pipe that tells the child that this process runs. Kept for as long as it does.
     pub leash: Option<OwnedFd>,
     pub ceiling: Option<Ceiling>,
 }
@@ -400,11 +400,11 @@ pub(crate) async fn start(
             handles.iter().try_for_each(|it| rustix::io::fcntl_setfd(it, FdFlags::empty()))?;
             Ok(())
         });
-        if let Some(enter) = enter {
-            command.pre_exec(enter);
-        }
-        // Last: a change of the user would forget it.
-        command.pre_exec(move || die_with(parent));
+        match enter {
+            Some(enter) => command.pre_exec(enter),
+            // Behind walls bubblewrap sees to it, and must not be killed before it has.
+            None => command.pre_exec(move || die_with(parent)),
+        };
     }
     let (runtime, (done, spawned)) = (Handle::current(), oneshot::channel());
     let work = move || {

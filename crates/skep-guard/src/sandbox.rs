@@ -8,7 +8,6 @@
 mod arguments;
 mod entrance;
 mod filter;
-mod leash;
 mod prepare;
 mod trial;
 

@@ -40,16 +40,28 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 /// `$HOME` of a confined command.
 pub const HOME: &str = "/tmp/home";
 
-/// The process limit is set in here, inside the user namespace: there the kernel counts the
-/// sandbox alone, outside it would count everything that the same user runs. With a notice it is
-/// said first, and then no file can be written: what is removed takes no byte.
-const INNER_LINE: &str = "ulimit -u \"$1\" || exit 126; \
-                          [ -z \"$2\" ] || { ulimit -f 0 || exit 126; echo \"$2\"; }; \
-                          exec bash -c \"$3\" 2>&1";
-/// The same for a program, whose standard output is its own.
-const INNER_PROGRAM: &str = "ulimit -u \"$1\" || exit 126; \
-                             [ -z \"$2\" ] || { ulimit -f 0 || exit 126; echo \"$2\" >&2; }; \
-                             shift 2; exec -- \"$@\"";
+/// What runs first inside: `$1` is the limit of processes, `$2` a notice, `$3` the leash.
+///
+/// The limit is set in here, inside the user namespace: there the kernel counts the sandbox alone,
+/// outside it would count everything that the same user runs. With a notice it is said first, and
+/// then no file can be written: what is removed takes no byte. The leash is a pipe that ends when
+/// the hive does: one that was killed while the walls were made could not take them with it.
+macro_rules! inner {
+    ($notice:literal, $start:literal) => {
+        concat!(
+            "read -r -t 0 -u \"$3\" && exit 126; leash=$3; exec {leash}<&-; unset leash; ",
+            "ulimit -u \"$1\" || exit 126; ",
+            "[ -z \"$2\" ] || { ulimit -f 0 || exit 126; ",
+            $notice,
+            "; }; shift 3; ",
+            $start
+        )
+    };
+}
+
+const INNER_LINE: &str = inner!("echo \"$2\"", "exec bash -c \"$1\" 2>&1");
+/// The standard output of a program is its own.
+const INNER_PROGRAM: &str = inner!("echo \"$2\" >&2", "exec -- \"$@\"");
 
 pub(super) struct Line {
     pub arguments: Vec<OsString>,
@@ -111,7 +123,6 @@ pub(super) fn line(
     let mut line = Line { arguments: Vec::new(), handles: Vec::new() };
     line.add(["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"]);
     line.add(["--new-session", "--cap-drop", "ALL", "--hostname", "skep", "--clearenv"]);
-    line.add(["--block-fd", leash.to_string().as_str()]);
     line.environment(settings);
     for (name, value) in &inside.environment {
         line.add(["--setenv", name, value]);
@@ -156,7 +167,8 @@ pub(super) fn line(
         Form::Line => INNER_LINE,
         Form::Program => INNER_PROGRAM,
     };
-    line.add(["--", "bash", "-c", inner, "bash", processes.as_str(), notice]);
+    let leash = leash.to_string();
+    line.add(["--", "bash", "-c", inner, "bash", processes.as_str(), notice, leash.as_str()]);
     line.arguments.extend(inside.words.iter().cloned());
     Ok(line)
 }

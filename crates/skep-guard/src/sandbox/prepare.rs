@@ -6,7 +6,6 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::leash::{self, Leash};
 use super::{
     CommandLimits, Counting, INSTALL, Level, Sandbox, SandboxError, SandboxRoom, arguments, broken,
     entrance,
@@ -122,11 +121,11 @@ impl Sandbox {
         let (staging, shown) = arguments::staged(&room, &self.settings, user.is_some());
         let named = user.unwrap_or_else(entrance::User::own);
         let notice = size.map_or_else(String::new, |size| notice(size, space, limits));
-        let leash = Leash::new().map_err(|error| broken(&error.to_string()))?;
-        let end = leash.number();
-        let line = arguments::line(&self.settings, named, &shown, (&inside, &notice, end), space);
+        let (end, leash) = std::io::pipe().map_err(|error| broken(&error.to_string()))?;
+        let parts = (&inside, notice.as_str(), end.as_raw_fd());
+        let line = arguments::line(&self.settings, named, &shown, parts, space);
         let mut line = line.map_err(|why| broken(&why))?;
-        line.handles.push(leash.end);
+        line.handles.push(end.into());
         line.handles.extend(inside.handles);
         let joined = group.clone();
         let enter = entrance::SandboxEntrance::new(user, staging, limits);
@@ -139,12 +138,11 @@ impl Sandbox {
         };
         let wall = Wall {
             enter: Some(Box::new(move || {
-                leash::put_on(end)?;
                 joined.as_ref().map_or(Ok(()), |group| group.join())?;
                 enter.enter()
             })),
             handles: line.handles,
-            leash: Some(leash.held),
+            leash: Some(leash.into()),
             ceiling: Some(Ceiling { group, ..ceiling(limits, &room, size) }),
         };
         let measured = Measured { sizes: Arc::clone(&self.sizes), workspace: room.workspace };

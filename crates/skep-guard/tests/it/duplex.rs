@@ -122,7 +122,7 @@ async fn duplex_speakers_wait_for_a_child_that_does_not_listen() {
     assert!(tokio::time::timeout(Duration::from_millis(300), fill).await.is_err());
     // What the queue and the pipe hold, and one that is between them.
     assert!((10..=10 + 7 + 1).contains(&sent), "{sent} lines of 10 000 bytes");
-    let waiting = tokio::spawn(async move { sender.send("late").await });
+    let waiting = tokio::spawn(async move { sender.send(vec![b'x'; 10_000]).await });
     assert_eq!(child.end().await.unwrap().ending, Ending::Cancelled);
     assert_eq!(waiting.await.unwrap(), Err(LineError::Gone));
 }
