@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn a_program_name_with_brackets_does_not_shift_the_fields() {
         let text = "42 (a) b (c) S 7 42 40 0 -1 4 1 2 3 4 5 6 7 8 20 0 1 0 9876 1 2 3";
-        let expected = ProcessRow { session: 40, used: 17, ..row(42, 7, 42, 9876) };
+        let expected = ProcessRow { session: 40, used: 11, ..row(42, 7, 42, 9876) };
         assert_eq!(parse_stat(42, text), Some(expected));
         assert_eq!(parse_stat(42, "42 (cut"), None);
     }
