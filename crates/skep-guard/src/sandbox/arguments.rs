@@ -42,14 +42,17 @@ pub const HOME: &str = "/tmp/home";
 
 /// What runs first inside: `$1` is the limit of processes, `$2` a notice, `$3` the leash.
 ///
+/// The leash is a pipe that ends when the hive does: one that was killed while the walls were made
+/// could not take them with it. The first process of the sandbox closes what it needed to make them
+/// while this one runs already: until then a folder of the host is open there, for all to enter.
 /// The limit is set in here, inside the user namespace: there the kernel counts the sandbox alone,
 /// outside it would count everything that the same user runs. With a notice it is said first, and
-/// then no file can be written: what is removed takes no byte. The leash is a pipe that ends when
-/// the hive does: one that was killed while the walls were made could not take them with it.
+/// then no file can be written: what is removed takes no byte.
 macro_rules! inner {
     ($notice:literal, $start:literal) => {
         concat!(
-            "read -r -t 0 -u \"$3\" && exit 126; leash=$3; exec {leash}<&-; unset leash; ",
+            "read -r -t 0 -u \"$3\" && exit 126; leash=$3; exec {leash}<&-; ",
+            "while for each in /proc/1/fd/*; do [ -d \"$each/\" ] && break; done; do :; done; ",
             "ulimit -u \"$1\" || exit 126; ",
             "[ -z \"$2\" ] || { ulimit -f 0 || exit 126; ",
             $notice,
