@@ -19,7 +19,9 @@ use tokio::process::{ChildStderr, ChildStdin};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::process::{self, Captured, Ending, LiveOutput, Pace, ProcessError, StartedChild};
+use crate::process::{
+    self, Captured, Ending, ListeningPace, LiveOutput, ProcessError, StartedChild,
+};
 use crate::sandbox::{Inside, Measured, PreparedProgram, Sandbox, SandboxError, SandboxRoom};
 use lines::{LineQueue, LineReader};
 use record::ChildRecord;
@@ -148,7 +150,10 @@ impl Supervisor {
         let said = LiveOutput::default();
         let streams = async {
             let told = stop.run_until_cancelled(queue.write_to(input));
-            tokio::join!(said.fill(Some(errors), LAST_WORDS_BYTES, Some(Pace::new())), told);
+            tokio::join!(
+                said.fill(Some(errors), LAST_WORDS_BYTES, Some(ListeningPace::new())),
+                told
+            );
         };
         let until = async {
             stop.cancelled().await;

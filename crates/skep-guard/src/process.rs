@@ -129,7 +129,7 @@ impl LiveOutput {
         &self,
         stream: Option<impl AsyncRead + Unpin>,
         limit: usize,
-        mut pace: Option<Pace>,
+        mut pace: Option<ListeningPace>,
     ) {
         let Some(mut stream) = stream else { return };
         let mut chunk = vec![0_u8; 16 * 1024];
@@ -154,12 +154,12 @@ impl LiveOutput {
 
 /// How fast a child is listened to: what it says faster waits in its pipe, so that a flood is the
 /// child's own loss.
-pub(crate) struct Pace {
+pub(crate) struct ListeningPace {
     /// When all that was read would have been read at that pace.
     reached: Instant,
 }
 
-impl Pace {
+impl ListeningPace {
     const BYTES_PER_SECOND: f64 = (8 << 20) as f64;
     /// What may come at once.
     const BURST: Duration = Duration::from_millis(500);

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use crate::process::Pace;
+use crate::process::ListeningPace;
 
 /// What is read at once, and kept of a buffer that was larger for a long line.
 const CHUNK: usize = 16 * 1024;
@@ -29,7 +29,7 @@ pub enum LineError {
 /// Lines of a child, as they come.
 pub(super) struct LineReader {
     pipe: ChildStdout,
-    pace: Pace,
+    pace: ListeningPace,
     buffer: Vec<u8>,
     /// Before it, lines that were given out.
     start: usize,
@@ -42,7 +42,7 @@ pub(super) struct LineReader {
 
 impl LineReader {
     pub fn new(pipe: ChildStdout, most: usize) -> Self {
-        let pace = Pace::new();
+        let pace = ListeningPace::new();
         Self { pipe, pace, buffer: Vec::new(), start: 0, searched: 0, most, skips: false }
     }
 
