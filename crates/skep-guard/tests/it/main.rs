@@ -4,9 +4,9 @@
 mod scene;
 mod web;
 
-mod egress;
 mod children;
 mod duplex;
+mod egress;
 mod floods;
 mod lock;
 mod process;
