@@ -5,6 +5,7 @@ use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -25,6 +26,10 @@ use crate::engine::tx::{Committed, Counters, Gathered, Tx};
 pub const WAITING_WRITES: usize = 4096;
 const BATCH_COMMANDS: usize = 256;
 const BATCH_BYTES: usize = 4 << 20;
+/// A batch of so many says that more are on their way: the next one waits for them, because what a
+/// commit costs is nearly the same for one command and for fifty.
+const CROWD: usize = 8;
+const CROWD_WAIT: Duration = Duration::from_micros(500);
 
 pub(crate) struct WriteJob<S: CommandSet> {
     pub command: S,
@@ -68,6 +73,7 @@ impl<S: CommandSet> Writer<S> {
     /// where nothing is left to mend.
     pub(crate) async fn run(mut self) -> bool {
         let mut held = None;
+        let mut crowded = false;
         loop {
             let first = match held.take() {
                 Some(job) => job,
@@ -76,7 +82,12 @@ impl<S: CommandSet> Writer<S> {
                     None => break,
                 },
             };
+            if crowded {
+                // The thread is the writer's own.
+                std::thread::sleep(CROWD_WAIT);
+            }
             let batch = self.gather(first, &mut held);
+            crowded = batch.len() >= CROWD && held.is_none();
             self.write(batch).await;
         }
         self.finish().await
