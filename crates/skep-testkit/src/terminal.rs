@@ -29,6 +29,8 @@ pub struct Terminal {
 struct Shown {
     parser: vt100::Parser,
     raw: Vec<u8>,
+    /// Everyone has left the terminal, and all they wrote is here.
+    left: bool,
 }
 
 impl Start {
@@ -59,7 +61,7 @@ impl Start {
         let child = command.kill_on_drop(true).spawn().context("starting on a terminal")?;
         drop(command);
         let parser = vt100::Parser::new(rows, columns, SCROLLED);
-        let shown = Arc::new(Mutex::new(Shown { parser, raw: Vec::new() }));
+        let shown = Arc::new(Mutex::new(Shown { parser, raw: Vec::new(), left: false }));
         read_all(master.try_clone()?, Arc::clone(&shown));
         Ok(Terminal { master: File::from(master), child, shown })
     }
@@ -75,6 +77,7 @@ fn read_all(master: OwnedFd, shown: Arc<Mutex<Shown>>) {
             shown.parser.process(&buffer[..size]);
             shown.raw.extend_from_slice(&buffer[..size]);
         }
+        shown.lock().unwrap_or_else(PoisonError::into_inner).left = true;
     });
 }
 
@@ -152,11 +155,15 @@ impl Terminal {
         last(b"\x1b[?2026l") >= last(b"\x1b[?2026h")
     }
 
+    /// Until the program has ended and all it wrote is on the screen.
     pub async fn wait(&mut self) -> Result<ExitStatus> {
         let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
-        ended
+        let status = ended
             .with_context(|| format!("it did not end; the screen is:\n{}", self.screen()))?
-            .context("waiting for the program")
+            .context("waiting for the program")?;
+        let left = || self.shown().left.then_some(());
+        wait::until("everyone leaves the terminal", PATIENCE, left).await?;
+        Ok(status)
     }
 
     fn shown(&self) -> MutexGuard<'_, Shown> {
