@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type Delta, fold, fromActive, type Saying } from "./fold";
+import { type Delta, fold, fromActive, type Saying, withPage } from "./fold";
 
 function delta(token: number, call: number, index: number, text: string, part = "text"): Delta {
   const base = { at: 0, agent: "main", session: "s", turn: "t" };
@@ -59,8 +59,17 @@ test("whoever comes late goes on where the active turn is", () => {
 
 test("what is stored stays beside the next call until its message is shown", () => {
   const folded = fold([], delta(1, 1, 0, "first"));
-  const stored = folded.saying.map((one) => ({ ...one, stored: true }));
+  const stored = folded.saying.map((one) => ({ ...one, stored: 2 }));
   expect(all([delta(1, 2, 0, "second")], stored).texts).toEqual(["first", "second"]);
+});
+
+test("a page that knows no more of a call leaves it stored", () => {
+  const [heard] = fold([], delta(1, 1, 0, "all of it")).saying;
+  if (!heard) throw new Error("nothing was heard");
+  const stored = { ...heard, stored: 2 };
+  const { turn, token, call, deltas, blocks: content } = heard;
+  const active = { turn, token, call, deltas, content, agent: "main", session: "s", session_key: "main" };
+  expect(withPage([stored], active, [])).toEqual([stored]);
 });
 
 test("thinking and text are blocks of their own", () => {

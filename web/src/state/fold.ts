@@ -10,8 +10,8 @@ export interface Saying {
   /** How many deltas are in `blocks`. */
   deltas: number;
   blocks: Block[];
-  /** Its message is stored: it leaves when that is shown. */
-  stored: boolean;
+  /** Its message is stored, at most at this place in the history: it leaves when that is shown. */
+  stored?: number;
 }
 
 export type Delta = Extract<Event, { type: "delta" }>;
@@ -21,7 +21,7 @@ export type Folded = { saying: Saying[]; gap: boolean };
 
 export function fromActive(active: ActiveTurn): Saying {
   const { turn, token, call, deltas, content } = active;
-  return { turn, token, call, deltas, blocks: content, stored: false };
+  return { turn, token, call, deltas, blocks: content };
 }
 
 /** A page may be older than what was heard while it was on its way, or newer. */
@@ -33,7 +33,7 @@ export function withPage(
   const answered = new Set(messages.map(({ role, turn }) => role === "assistant" && turn));
   const ahead = heard.filter((one) => {
     if (one.turn !== active?.turn) return !answered.has(one.turn);
-    return isOlder(active, one) || (!isOlder(one, active) && one.deltas > active.deltas);
+    return isOlder(active, one) || (!isOlder(one, active) && one.deltas >= active.deltas);
   });
   return active && ahead.length === 0 ? [fromActive(active)] : ahead;
 }
@@ -51,10 +51,10 @@ export function fold(saying: Saying[], delta: Delta): Folded {
   if (open?.turn === turn && isOlder(delta, open)) return { saying, gap: false };
   if (delta.index > 0) return { saying, gap: true };
   // What is stored stays until its message is shown; the rest is void.
-  const kept = saying.filter((one) => one.stored);
+  const kept = saying.filter((one) => one.stored !== undefined);
   const blocks = append([], delta);
   const { token, call } = delta;
-  return { saying: [...kept, { turn, token, call, deltas: 1, blocks, stored: false }], gap: false };
+  return { saying: [...kept, { turn, token, call, deltas: 1, blocks }], gap: false };
 }
 
 type Call = Pick<Saying, "token" | "call">;

@@ -112,6 +112,25 @@ test("what was said stays when its turn ends before its row could be read", asyn
   expect(asked.length).toBe(2);
 });
 
+test("what was said stays until its own row is read, not until an earlier one is", async () => {
+  const { asked, live, tell } = hive();
+  const talk = createTalk({ agent: "main", key: "main" }, live, () => {});
+  await vi.waitFor(() => expect(asked.length).toBe(1));
+  asked[0]?.answer(page("before"));
+  await vi.waitFor(() => expect(talk.state.loaded).toBe(true));
+  const turn = { agent: "main", session: "s1", turn: "t1" };
+  tell(row(2));
+  tell({ ...turn, type: "delta", token: 1, call: 1, index: 0, part: "text", text: "answered" });
+  tell(row(3));
+  await vi.waitFor(() => expect(asked.length).toBe(3));
+  asked[1]?.answer(page("before", "asked"));
+  await vi.waitFor(() => expect(talk.state.messages.length).toBe(2));
+  expect(talk.state.saying[0]?.blocks).toEqual([{ type: "text", text: "answered" }]);
+  asked[2]?.answer(page("before", "asked", "answered"));
+  await vi.waitFor(() => expect(talk.state.messages.length).toBe(3));
+  expect(talk.state.saying).toEqual([]);
+});
+
 test("what is said while a page is on its way stays, unless the page has it", async () => {
   const said = { agent: "main", session: "s1", turn: "t1", type: "delta", part: "text" };
   const call = { turn: "t1", token: 1, call: 1 };

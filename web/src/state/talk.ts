@@ -170,14 +170,16 @@ export function createTalk(place: Place, live: Live, arrived: (items: string[]) 
     const row: TurnOutcome = { turn, seq, state: "retrying", code, retry, ...counts };
     set("outcomes", (all) => [...all.filter((one) => one.turn !== turn), row]);
     // What came of the call so far is void.
-    set("saying", (saying) => saying.filter((one) => one.stored));
+    set("saying", (saying) => saying.filter((one) => one.stored !== undefined));
   }
 
   /** Rows up to `last` are new: they take the place of what was provisional. */
   async function update(last: number): Promise<void> {
-    set("saying", {}, "stored", true);
+    set("saying", (one) => one.stored === undefined, "stored", last);
     let known = state.messages.at(-1)?.seq ?? 0;
-    const read = () => set("saying", (saying) => saying.filter((one) => !one.stored));
+    // Another update may be on its way: what it reads stays until then.
+    const isLeft = (one: Saying) => one.stored === undefined || one.stored > known;
+    const read = () => set("saying", (saying) => saying.filter(isLeft));
     if (known >= last) read();
     try {
       // From what is known on: rows that come meanwhile push none of these out of the page.
@@ -187,9 +189,9 @@ export function createTalk(place: Place, live: Live, arrived: (items: string[]) 
         batch(() => {
           if (page.context) set("context", page.context);
           merge(page);
+          known = page.messages.at(-1)?.seq ?? last;
           read();
         });
-        known = page.messages.at(-1)?.seq ?? last;
       }
     } catch {
       // The stream breaks as well; reading starts anew when it is back.
@@ -236,7 +238,7 @@ export function createTalk(place: Place, live: Live, arrived: (items: string[]) 
       case "turn_end":
         over = event.turn ?? undefined;
         // What is stored stays until it is read: the hive may be gone before.
-        set("saying", (saying) => saying.filter((one) => one.stored));
+        set("saying", (saying) => saying.filter((one) => one.stored !== undefined));
         goesOn(event.turn);
         if (event.code != null || isBlank(state.messages.at(-1))) void ended(over);
         break;
