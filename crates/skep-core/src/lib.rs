@@ -16,8 +16,8 @@ mod hive_settings;
 mod decide;
 
 pub use decide::{
-    arrival, brake, cache_break, choice, compaction, count, fallback, fold, names, prompt, query,
-    redelivery, resume_text, retry, slash, title, visible,
+    arrival, brake, bucket, cache_break, choice, compaction, count, fallback, fold, names, prompt,
+    query, redelivery, resume_text, retry, slash, title, visible,
 };
 pub use traits::{channel, engine, hook, inbound, provider, tool};
 pub use vocab::{

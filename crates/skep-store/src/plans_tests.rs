@@ -9,6 +9,7 @@ use allowed_tests::ALLOWED;
 use samples_tests::{approval, meta};
 use serde_json::json;
 use skep_core::approval::{ApprovalState, Scope};
+use skep_core::bucket::Bucket;
 use skep_core::cause::{CallRef, Cause};
 use skep_core::channel::Delivery;
 use skep_core::compaction::{self, Reason, Seam};
@@ -22,7 +23,7 @@ use skep_core::role::{Grant, Sight};
 use skep_core::settings::{QueueMode, Think};
 use skep_core::spend::Span;
 
-use crate::agents::{self, NewAgent, RegisterAgents};
+use crate::agents::{self, EgressBucket, KeepBuckets, NewAgent, RegisterAgents};
 use crate::approvals::{self, AnswerApproval, Approval, ExpireReopened, NoteRefused, Reopen};
 use crate::audit;
 use crate::begin::BeginSession;
@@ -314,6 +315,9 @@ impl Story {
         self.store.write(decide).await.unwrap();
         self.store.write(WakeLanes { now: 6 }).await.unwrap();
         self.store.write(ClockSetBack { now: 3 }).await.unwrap();
+        let bucket = Bucket { tokens: 1, at: 5 };
+        let row = EgressBucket { agent: self.agent, host: "h".to_owned(), bucket };
+        self.store.write(KeepBuckets { buckets: vec![row], now: 6 }).await.unwrap();
         self.take(None).await.unwrap();
     }
 
@@ -500,6 +504,7 @@ impl Story {
             }
             let mut rows = history::whole(conn, &name, &session, 0).await?;
             compactions::newest(conn, &session).await?;
+            assert_eq!(agents::buckets(conn, 6).await?.len(), 1);
             assert_eq!(spend::of_day(conn, 0).await?[0].spent.calls, 1);
             for agent in [None, Some(agent)] {
                 assert_eq!(spend::usage(conn, 0..24, Span::Day, agent).await?[0].turns, 1);

@@ -1,7 +1,7 @@
 //! The commands of the product, joined, and the schema they run on.
 
 use crate::engine::command::{MigrationFile, Schema};
-use crate::tables::agents::{RegisterAgent, RegisterAgents};
+use crate::tables::agents::{KeepBuckets, RegisterAgent, RegisterAgents};
 use crate::tables::approvals::{AnswerApproval, ExpireReopened, NoteRefused, Reopen};
 use crate::tables::audit::AddAudit;
 use crate::tables::begin::BeginSession;
@@ -33,7 +33,7 @@ crate::commands! {
     NoteRefused, AddGrant, RevokeGrant, Recover, RenewLeases, WakeLanes, Unhold, OpenChannel,
     BeginRequest, CloseRequest, RecordFrames, AddToken, RevokeToken, NoteEvent, Expire, SignIn,
     SignOut, IndexSpoken, ForkSession, EditSession, DeleteSession, Import, AddAudit,
-    Unsettled, Unusable, ChargeLost, Resolve, ClockSetBack,
+    Unsettled, Unusable, ChargeLost, Resolve, ClockSetBack, KeepBuckets,
 }
 
 const SCHEMA: Schema = Schema {
@@ -59,6 +59,7 @@ const SCHEMA: Schema = Schema {
         migration(26, "stop_reason", include_str!("../migrations/sqlite/0026_stop_reason.sql")),
         migration(27, "frames by channel", include_str!("../migrations/sqlite/0027_frames.sql")),
         migration(28, "tried frames", include_str!("../migrations/sqlite/0028_tried.sql")),
+        migration(29, "egress buckets", include_str!("../migrations/sqlite/0029_egress.sql")),
     ],
     counters: "SELECT (SELECT max(seq) FROM events), \
                (SELECT max(top) FROM (SELECT max(ord) AS top FROM items \

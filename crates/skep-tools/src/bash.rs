@@ -1,12 +1,11 @@
 //! `bash`: a shell command in the sandbox.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use skep_core::policy::Class;
+use skep_core::policy::{AgentReach, Class};
 use skep_core::provider::ToolSpec;
 use skep_core::settings::{SandboxLevel, SandboxSettings};
 use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer, ToolContext};
@@ -86,7 +85,7 @@ impl Tool for BashTool {
         &self.spec
     }
 
-    fn manner(&self, arguments: &Value, _: &Path) -> Manner {
+    fn manner(&self, arguments: &Value, _: AgentReach<'_>) -> Manner {
         match arguments.get("output_of") {
             Some(Value::String(_)) => Manner::POLL,
             _ => Manner::effect(Class::Run),

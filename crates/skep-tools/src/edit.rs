@@ -1,11 +1,11 @@
 //! `edit`: replaces a piece of a file that is named by its text.
 
 use std::fmt::Write as _;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use skep_core::policy::AgentReach;
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::workspace::{Folders, PathRefusal, Workspace};
@@ -63,8 +63,8 @@ impl Tool for EditTool {
         &self.spec
     }
 
-    fn manner(&self, arguments: &Value, folder: &Path) -> Manner {
-        Manner::effect(governance::class(arguments, folder))
+    fn manner(&self, arguments: &Value, of: AgentReach<'_>) -> Manner {
+        Manner::effect(governance::class(arguments, of.folder))
     }
 
     fn aliases(&self) -> &[&'static str] {

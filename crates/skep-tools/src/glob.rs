@@ -1,12 +1,11 @@
 //! `glob`: files by the pattern of their path, newest first.
 
-use std::path::Path;
-
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use skep_core::policy::AgentReach;
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Manner, Prepared, Subject, Tool, ToolAnswer, ToolContext};
 use skep_guard::workspace::{Opened, Workspace};
@@ -54,7 +53,7 @@ impl Tool for GlobTool {
         &self.spec
     }
 
-    fn manner(&self, _: &Value, _: &Path) -> Manner {
+    fn manner(&self, _: &Value, _: AgentReach<'_>) -> Manner {
         Manner::READ
     }
 

@@ -11,6 +11,7 @@ use grep_searcher::{
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
+use skep_core::policy::AgentReach;
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Manner, Prepared, Subject, Tool, ToolAnswer, ToolContext};
 use skep_guard::workspace::{Opened, Workspace};
@@ -85,7 +86,7 @@ impl Tool for GrepTool {
         &self.spec
     }
 
-    fn manner(&self, _: &Value, _: &Path) -> Manner {
+    fn manner(&self, _: &Value, _: AgentReach<'_>) -> Manner {
         Manner::READ
     }
 

@@ -16,6 +16,7 @@ mod jobs;
 mod read;
 mod spec;
 mod walk;
+mod web_fetch;
 mod write;
 
 pub use bash::BashTool;
@@ -24,4 +25,5 @@ pub use glob::GlobTool;
 pub use governance::Governance;
 pub use grep::GrepTool;
 pub use read::ReadTool;
+pub use web_fetch::WebFetchTool;
 pub use write::WriteTool;

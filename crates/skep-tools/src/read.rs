@@ -1,7 +1,5 @@
 //! `read`: a text file of the workspace as numbered lines, in pages; a picture as a picture.
 
-use std::path::Path;
-
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -9,6 +7,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use skep_core::file::{self, IMAGE_BYTES};
+use skep_core::policy::AgentReach;
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::workspace::Workspace;
@@ -67,7 +66,7 @@ impl Tool for ReadTool {
         &self.spec
     }
 
-    fn manner(&self, _: &Value, _: &Path) -> Manner {
+    fn manner(&self, _: &Value, _: AgentReach<'_>) -> Manner {
         Manner::READ
     }
 

@@ -1,10 +1,10 @@
 //! `write`: puts a whole file in place, atomically.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use skep_core::policy::AgentReach;
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::workspace::{Folders, PathRefusal, Workspace};
@@ -46,8 +46,8 @@ impl Tool for WriteTool {
         &self.spec
     }
 
-    fn manner(&self, arguments: &Value, folder: &Path) -> Manner {
-        Manner::effect(governance::class(arguments, folder))
+    fn manner(&self, arguments: &Value, of: AgentReach<'_>) -> Manner {
+        Manner::effect(governance::class(arguments, of.folder))
     }
 
     fn aliases(&self) -> &[&'static str] {

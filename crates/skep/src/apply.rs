@@ -255,7 +255,8 @@ impl Applier {
         let problems = error.mistakes.iter().map(told).collect();
         let needs_restart = self.hive.config().needs_restart.clone();
         let config = ConfigStanding { problems, needs_restart, unwatched };
-        applied.denial = read_hive_policy(&self.home).denial(applied.denial.take());
+        applied.denial =
+            read_hive_policy(&self.home, &environment::var).denial(applied.denial.take());
         let running = self.hive.settings();
         let mut settings = (*running).clone();
         for (name, state) in settings.agents.iter_mut() {

@@ -48,6 +48,7 @@ impl Lab {
             engines: vec![Arc::new(NativeEngine::new(Timing::default()))],
             built_in: Offer::default(),
             retry: RetryPolicy::default(),
+            buckets: Arc::default(),
             version: "test",
         };
         let hive = Hive::open(parts).await.unwrap().0;
@@ -199,6 +200,8 @@ async fn an_emptied_file_does_not_bring_an_older_policy_back() {
             (String::new(), true),
             ("  \n\n".to_owned(), true),
             ("# nothing\n".to_owned(), false),
+            ("network:\n  deny: [\"a b\"]\n".to_owned(), true),
+            ("# nothing\n".to_owned(), false),
         ] {
             lab.write("a0", &text);
             if alone {
@@ -223,6 +226,8 @@ async fn an_emptied_file_does_not_bring_an_older_policy_back() {
         (Some(hive("nonsense")), true),
         (None, true),
         (Some(hive("deny")), false),
+        (Some("defaults: {network: {hosts: ['https://h']}}\n".to_owned()), true),
+        (Some("defaults: {network: {hosts: [h]}}\n".to_owned()), false),
     ] {
         match &text {
             Some(text) => fs::write(lab.home.skep_yaml(), text).unwrap(),

@@ -1,5 +1,6 @@
 //! The composition root: the only place that names concrete engines, vendors, tools and doors.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,15 +14,19 @@ use skep_cli::{Exit, Failure};
 use skep_core::engine::Engine;
 use skep_core::ids::NodeName;
 use skep_core::retry::RetryPolicy;
+use skep_core::settings::Limits;
 use skep_core::tool::Tool;
 use skep_engine::{NativeEngine, Timing};
+use skep_guard::egress::{EgressHub, SystemResolver};
 use skep_guard::sandbox::{self, Sandbox};
 use skep_guard::{clock, footprint};
 use skep_runtime::door::Grant;
 use skep_runtime::{FileWriters, FreshToken, Hive, HiveError, Offer, Parts};
 use skep_server::{BindOptions, CallTimes, Listeners, Server};
 use skep_store::OpenError;
-use skep_tools::{BashTool, EditTool, GlobTool, Governance, GrepTool, ReadTool, WriteTool};
+use skep_tools::{
+    BashTool, EditTool, GlobTool, Governance, GrepTool, ReadTool, WebFetchTool, WriteTool,
+};
 
 use crate::apply::Applier;
 use crate::home::{KnownNames, LoadedHome};
@@ -39,7 +44,7 @@ const BURST_BYTES: u64 = 16 * 1024 * 1024;
 /// Delay until memory that only the start needed is returned.
 const STARTED: Duration = Duration::from_secs(2);
 /// The tools every hive has; an agent gets those it lists.
-pub const BUILT_IN: &[&str] = &["read", "write", "edit", "glob", "grep", "bash"];
+pub const BUILT_IN: &[&str] = &["read", "write", "edit", "glob", "grep", "bash", "web_fetch"];
 
 /// What configuration files may name.
 pub fn known() -> KnownNames {
@@ -74,10 +79,8 @@ impl Default for Extras {
 pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result<(), Failure> {
     let mut terminate = listen_for(SignalKind::terminate())?;
     let mut interrupt = listen_for(SignalKind::interrupt())?;
-    let mut hangup = match skep_guard::hangup::is_ignored() {
-        true => None,
-        false => Some(listen_for(SignalKind::hangup())?),
-    };
+    let heeds_hangup = !skep_guard::hangup::is_ignored();
+    let mut hangup = heeds_hangup.then(|| listen_for(SignalKind::hangup())).transpose()?;
     // Listening comes first: a hive that cannot be reached runs no turn.
     let bind = BindOptions {
         home: home.root().to_path_buf(),
@@ -100,7 +103,8 @@ pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result
     engines.push(native);
     let governance = Governance::at(&home.settings_history());
     let mut offer = extras.offer;
-    offer.tools.extend(built_in(&home, loaded.settings.limits.tool_output_bytes, &governance));
+    let egress = way_out(address);
+    offer.tools.extend(built_in(&home, &loaded.settings.limits, &governance, &egress));
     let parts = Parts {
         run: home.run(),
         // One process at a time works on a home: the name is the same for each.
@@ -110,6 +114,7 @@ pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result
         engines,
         built_in: offer,
         retry: extras.retry,
+        buckets: Arc::clone(egress.buckets()),
         version: env!("CARGO_PKG_VERSION"),
     };
     let (hive, report) = Hive::open(parts).await.map_err(|error| not_opened(&error))?;
@@ -172,8 +177,20 @@ pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result
     Ok(())
 }
 
-fn built_in(home: &Home, bytes: usize, governance: &Arc<Governance>) -> Vec<Arc<dyn Tool>> {
-    let sandbox = Arc::new(sandbox(home));
+/// What agents connect through; the doors of the hive are no place to go.
+fn way_out(door: SocketAddr) -> Arc<EgressHub> {
+    let egress = EgressHub::new(Arc::new(SystemResolver::default()));
+    egress.protect(door);
+    Arc::new(egress)
+}
+
+fn built_in(
+    home: &Home,
+    limits: &Limits,
+    governance: &Arc<Governance>,
+    egress: &Arc<EgressHub>,
+) -> Vec<Arc<dyn Tool>> {
+    let (sandbox, bytes) = (Arc::new(sandbox(home)), limits.tool_output_bytes);
     vec![
         Arc::new(ReadTool::new(bytes)),
         Arc::new(WriteTool::new(Some(Arc::clone(governance)))),
@@ -181,6 +198,7 @@ fn built_in(home: &Home, bytes: usize, governance: &Arc<Governance>) -> Vec<Arc<
         Arc::new(GlobTool::new(bytes)),
         Arc::new(GrepTool::new(bytes)),
         Arc::new(BashTool::new(sandbox)),
+        Arc::new(WebFetchTool::new(Arc::clone(egress), bytes)),
     ]
 }
 

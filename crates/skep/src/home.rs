@@ -18,6 +18,7 @@ pub mod keys;
 mod known_names;
 pub mod local;
 mod mistake;
+mod network;
 mod place;
 mod policy;
 mod profile_writer;

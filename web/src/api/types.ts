@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum c319e6bdaa69ed51.
+// Do not edit; checksum 13be5b1c43eaa01a.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -1012,6 +1012,23 @@ export interface HiveState {
   spend?: SpendInfo | null;
 }
 
+/** What the agent's setting `network` says of a host. */
+export type HostListing = "listed" | "unlisted" | "denied";
+
+/** The host of a call, in the one spelling that is dialled. */
+export interface HostStanding {
+  /** In ASCII: letters of other scripts as `xn--…`. */
+  host: string;
+  port: number;
+  /** The whole address as it would be fetched. */
+  url: string;
+  standing: HostListing;
+  /** The entry of `network.deny` that denies it. */
+  denied_by?: string | null;
+  /** The entry for `network.hosts` that would list it; absent where it is listed or denied. */
+  entry?: string | null;
+}
+
 export interface ImageUrl {
   /** The picture itself, as a data URL; the hive fetches nothing. */
   url: string;
@@ -1196,7 +1213,19 @@ export interface NamedFile {
 }
 
 /** What a call may connect to. */
-export type NetworkAccess = "none" | "open";
+export type NetworkAccess = "none" | "host" | "open";
+
+/** The hosts that an agent's tools and programs may reach. */
+export interface NetworkInfo {
+  /** Reached without a question. */
+  hosts: string[];
+  /** Never reached. */
+  deny: string[];
+  /** Addresses inside own networks that may be reached. */
+  private: string[];
+  /** Requests to one host in a minute. */
+  requests_per_minute: number;
+}
 
 /** Something to be allowed for a time. */
 export interface NewGrant {
@@ -1326,6 +1355,7 @@ export interface PolicyInfo {
   /** What each class comes to where no rule matches. */
   classes: ClassEffect[];
   rules: RuleInfo[];
+  network: NetworkInfo;
   /** What was granted for a time or a session. */
   grants: GrantInfo[];
   /** Where and why it could not be read: everything is denied. */
@@ -1784,6 +1814,7 @@ export interface Verdict {
   parts: PartVerdict[];
   /** Where it asks: who may answer, one of each list. */
   approvers?: Approvers;
+  host?: HostStanding | null;
   /** The command that runs instead of the given one: the same words, quoted again. */
   runs?: string | null;
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { ApprovalInfo, DecisionInfo } from "../api/types";
-import { allowed, exact, looksLikeAnswer, refusal, verdict, wishWords } from "./asks";
+import { allowed, exact, hostOf, looksLikeAnswer, refusal, verdict, wishWords } from "./asks";
 
 const approval = (given: Partial<ApprovalInfo>) =>
   ({ arguments: {}, shown: "", approvers: [["role:operator"]], ...given }) as ApprovalInfo;
@@ -77,4 +77,19 @@ test("a typed yes is no answer", () => {
   for (const text of ["yes, and then tell me why", "/approve", "yesterday", "", "no, use rsync"]) {
     expect(looksLikeAnswer(text), text).toBe(false);
   }
+});
+
+test("a host is shown as the hive would dial it", () => {
+  const host = {
+    host: "xn--xample-2of.org",
+    port: 443,
+    url: "https://xn--xample-2of.org/",
+    standing: "unlisted" as const,
+    entry: "xn--xample-2of.org",
+  };
+  const why = { effect: "ask" as const, why: "", parts: [], host };
+  expect(hostOf(approval({ why }))).toEqual(host);
+  expect(hostOf(approval({ why: { ...why, host: null } }))).toBeUndefined();
+  const asked = { class: "reach", arguments: { url: "https://еxample.org/" }, summary: host.url };
+  expect(wishWords(approval(asked))).toBe("reach https://xn--xample-2of.org/");
 });

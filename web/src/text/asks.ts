@@ -1,6 +1,6 @@
 // What an approval asks for, in plain words.
 
-import type { ApprovalInfo, Scope } from "../api/types";
+import type { ApprovalInfo, HostListing, HostStanding, Scope } from "../api/types";
 import { visible } from "./visible";
 
 /** A command that is decided beside its row has to be seen whole there. */
@@ -38,6 +38,17 @@ export function exact(approval: ApprovalInfo): { text: string; rest: string } {
   const rest = Object.entries(others).map((one) => one.map((part) => JSON.stringify(part)));
   return { text: visible(command), rest: visible(rest.map((one) => one.join(": ")).join("\n")) };
 }
+
+/** What the hive would dial, where the call names a host. */
+export function hostOf(approval: ApprovalInfo): HostStanding | undefined {
+  return approval.why?.host ?? undefined;
+}
+
+export const STANDINGS: Record<HostListing, string> = {
+  listed: "listed for this agent",
+  unlisted: "not listed for this agent",
+  denied: "denied for this agent",
+};
 
 export function isShort(approval: ApprovalInfo): boolean {
   const { shown } = approval;

@@ -2,17 +2,48 @@
 // the other rules did not.
 
 import { For, Show } from "solid-js";
-import type { Effect, Verdict } from "../api/types";
+import type { Effect, HostListing, Verdict } from "../api/types";
+import { STANDINGS } from "../text/asks";
 import { plural } from "../text/format";
 import { visible } from "../text/visible";
 import { Mark, type MarkName } from "./marks";
 
 const MARKS: Record<Effect, MarkName> = { allow: "done", ask: "wait", deny: "stop" };
+const LISTINGS: Record<HostListing, MarkName> = {
+  listed: "done",
+  unlisted: "wait",
+  denied: "stop",
+};
 const WORDS: Record<Effect, string> = { allow: "allowed", ask: "approval needed", deny: "denied" };
 
 export function Trace(props: { verdict: Verdict }) {
   return (
     <ol class="trace">
+      <Show when={props.verdict.host}>
+        {(host) => (
+          <li>
+            <Mark name={LISTINGS[host().standing]} label={host().standing} />
+            <div>
+              <b>{STANDINGS[host().standing]}</b>: <code>{visible(host().host)}</code>
+              <Show when={host().entry}>
+                {(entry) => (
+                  <p>
+                    To list it: <code>network: {`{hosts: [${JSON.stringify(entry())}]}`}</code> in
+                    the agent's config.yaml
+                  </p>
+                )}
+              </Show>
+              <Show when={host().denied_by}>
+                {(entry) => (
+                  <p>
+                    by <code>{visible(entry())}</code> in network.deny
+                  </p>
+                )}
+              </Show>
+            </div>
+          </li>
+        )}
+      </Show>
       <For
         each={props.verdict.parts}
         fallback={

@@ -260,6 +260,7 @@ pub fn past(found: &Value) -> String {
 #[command(after_help = "Examples:
   skep why main bash '{\"command\": \"git push\"}'
   skep why main write '{\"file_path\": \"a.md\", \"content\": \"\"}' --who token:0197c0de…
+  skep why main web_fetch '{\"url\": \"https://example.org/\"}'
 
 Nothing runs. It says what would be decided, and for each rule why it matches or does not.")]
 pub struct WhyArgs {
@@ -299,6 +300,7 @@ fn why_lines(agent: &str, why: &Value) -> Vec<String> {
     if why["listed"] == false {
         lines.push(format!("the tool is not on the list of {}", foreign(agent)));
     }
+    lines.extend(host_lines(agent, why));
     for part in items(&why["parts"]) {
         let (of, who) = (text(&part["part"]), text(&part["who"]));
         lines.push(format!("{of} for {who}: {}", text(&part["effect"])));
@@ -309,6 +311,35 @@ fn why_lines(agent: &str, why: &Value) -> Vec<String> {
         }
         if let Some(count) = part["untold"].as_u64() {
             lines.push(format!("  and {count} rules more, which are not told"));
+        }
+    }
+    lines
+}
+
+/// The host that the call names, and what would let the agent reach it.
+fn host_lines(agent: &str, why: &Value) -> Vec<String> {
+    let host = &why["host"];
+    if !host.is_object() {
+        return Vec::new();
+    }
+    let (agent, name) = (foreign(agent), text(&host["host"]));
+    let config = format!("teams/{agent}/config.yaml");
+    let mut lines = vec![format!("connects to {name}, port {}", host["port"])];
+    match host["standing"].as_str() {
+        Some("listed") => lines.push(format!("{name} is listed in network.hosts")),
+        Some("denied") => lines.push(format!(
+            "{name} is denied by `{}` in network.deny ({config}, or defaults in skep.yaml); \
+             nothing else lifts that",
+            text(&host["denied_by"])
+        )),
+        _ => {
+            let (entry, tool) = (text(&host["entry"]), text(&why["tool"]));
+            lines.push(format!("{name} is not listed. To list it, in {config}:"));
+            lines.push(format!("  network: {{hosts: [{}]}}", Value::from(entry)));
+            if why["effect"] == "ask" {
+                lines.push("To allow it for half an hour:".to_owned());
+                lines.push(format!("  skep grant new {agent} {tool} --host {name} --minutes 30"));
+            }
         }
     }
     lines

@@ -2,6 +2,7 @@
 
 pub mod arrival;
 pub mod brake;
+pub mod bucket;
 pub mod cache_break;
 pub mod choice;
 pub mod compaction;

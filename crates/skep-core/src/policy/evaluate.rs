@@ -16,6 +16,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::approvers::Approvers;
+use super::host_standing::{HostListing, HostStanding};
 use super::rule::{GrantTo, Piece, Rule, Specificity, Who};
 use super::{Class, Effect, Policy};
 use crate::vocab::configuration::SandboxLevel;
@@ -45,6 +46,9 @@ pub struct Verdict {
     /// Where it asks: who may answer, one of each list.
     #[serde(skip_serializing_if = "Approvers::is_empty")]
     pub approvers: Approvers,
+    /// The host the call names, and how it stands with the agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostStanding>,
     /// The command that runs instead of the given one: the same words, quoted again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<String>,
@@ -62,6 +66,32 @@ impl Verdict {
         let stricter =
             if strictness(other.effect) > strictness(self.effect) { other } else { self };
         Self { approvers, ..stricter }
+    }
+
+    /// With what the agent's lists say of the host that the call names. A host that is denied
+    /// there is denied by nothing else: no rule, no grant and no person lifts it.
+    #[must_use]
+    pub fn at_host(mut self, host: HostStanding) -> Self {
+        match (host.standing, self.effect) {
+            (HostListing::Denied, _) => {
+                self.effect = Effect::Deny;
+                self.why = host.why();
+                self.rule = Some(NETWORK_DENY.to_owned());
+            }
+            (HostListing::Unlisted, Effect::Ask) => {
+                self.why = format!("{}; {}", self.why, host.why());
+            }
+            (HostListing::Listed | HostListing::Unlisted, _) => {}
+        }
+        self.host = Some(host);
+        self
+    }
+
+    /// It names a host that cannot be read, and the agent's lists deny some.
+    #[must_use]
+    pub fn at_unread_host(self) -> Self {
+        let why = "its host cannot be read, and the agent's network.deny may mean it".to_owned();
+        Self { effect: Effect::Deny, why, rule: Some(NETWORK_DENY.to_owned()), ..self }
     }
 }
 
@@ -90,6 +120,8 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
+/// What decided where a host is denied.
+const NETWORK_DENY: &str = "network.deny";
 /// The most rules that a decision lists over all its parts; matching ones come on top.
 const TOLD: usize = 300;
 /// The most matching rules that one part lists.
@@ -111,7 +143,16 @@ impl Policy {
             let why = format!("the policy cannot be read, so everything is denied: {broken}");
             let rule = Some(broken.clone());
             let (effect, parts, approvers) = (Effect::Deny, Vec::new(), Approvers::default());
-            return Verdict { effect, why, rule, parts, approvers, runs: None, by_command: false };
+            return Verdict {
+                effect,
+                why,
+                rule,
+                parts,
+                approvers,
+                host: None,
+                runs: None,
+                by_command: false,
+            };
         }
         let nobody = [Who {
             principal: crate::vocab::ids::Principal::new("nobody"),
@@ -146,7 +187,7 @@ impl Policy {
         let mut approvers = Approvers::default();
         let asking = parts.iter().filter(|part| part.effect == Effect::Ask);
         asking.for_each(|part| approvers.require(&part.approvers));
-        Verdict { effect, why, rule, parts, approvers, runs: None, by_command }
+        Verdict { effect, why, rule, parts, approvers, host: None, runs: None, by_command }
     }
 
     fn decide_part(

@@ -305,7 +305,7 @@ fn gate_policy_table() {
 fn gate_policy_that_is_broken_denies_everything() {
     let broken = Some("config.yaml:3: `policy`: unknown key".to_owned());
     let rules = vec![rule("allow *")];
-    let policy = Policy { rules, broken, classes: ClassPolicy::default() };
+    let policy = Policy { rules, broken, ..Policy::default() };
     let pieces = [Piece::Whole];
     let (class, level) = (Class::Read, SandboxLevel::Confined);
     let asked = PolicyQuery { tool: "read", class, level, pieces: &pieces, who: &[] };

@@ -12,6 +12,7 @@ pub mod evaluate;
 mod evasion_tests;
 pub mod glob;
 pub mod host;
+pub mod host_standing;
 #[cfg(test)]
 mod host_tests;
 pub mod network;
@@ -26,9 +27,13 @@ pub mod shell;
 mod shell_parser;
 mod shell_wrapper;
 
+use std::path::Path;
+use std::sync::Arc;
+
 use crate::vocab::configuration::SandboxLevel;
 use crate::vocab::words::words;
 
+use network::NetworkRules;
 use rule::Rule;
 
 words! {
@@ -60,8 +65,19 @@ words! {
 pub struct Policy {
     pub classes: ClassPolicy,
     pub rules: Vec<Rule>,
+    /// The hosts its tools and programs may reach.
+    pub network: Arc<NetworkRules>,
     /// Where and why it could not be read. Everything is denied then.
     pub broken: Option<String>,
+}
+
+/// What of its agent the manner of a call depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct AgentReach<'a> {
+    /// The agent's own folder: a path in it may be one of its settings.
+    pub folder: &'a Path,
+    /// In force now.
+    pub network: &'a NetworkRules,
 }
 
 /// What a policy has to know of a call before it can decide.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::policy::Policy;
+use crate::policy::{AgentReach, Policy};
 use crate::settings::limits::Budgets;
 use crate::settings::profile::{Profile, Think};
 use crate::vocab::configuration::SandboxLevel;
@@ -46,6 +46,11 @@ pub struct AgentSettings {
 }
 
 impl AgentSettings {
+    /// What the manner of its calls depends on.
+    pub fn reach(&self) -> AgentReach<'_> {
+        AgentReach { folder: &self.folder, network: &self.policy.network }
+    }
+
     /// The tools that its list and its rules name, patterns among them; each once.
     pub fn named_tools(&self) -> BTreeSet<&str> {
         let ruled = self.policy.rules.iter().map(|rule| rule.tool.as_str());

@@ -30,6 +30,8 @@ pub struct Limits {
     pub session_idle: Duration,
     /// An unanswered approval expires after this time.
     pub approval: Duration,
+    /// What one agent may ask one host in a minute, besides its model calls.
+    pub requests_per_minute: u32,
     /// How long a durable event and a delivered frame can be asked for again.
     pub keep_events: Duration,
     pub keep_frames: Duration,
@@ -73,6 +75,7 @@ impl Default for Limits {
             inbox_body_bytes: 262_144,
             session_idle: Duration::from_secs(360 * 60),
             approval: day,
+            requests_per_minute: 60,
             keep_events: 7 * day,
             keep_frames: 30 * day,
             keep_audit: 365 * day,

@@ -1,14 +1,16 @@
 //! `Tool`: a hand of an agent. A failure is an answer, never a crash. Only the gate runs one.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::BoxFuture;
-use crate::policy::Class;
+use crate::policy::host::WebAddress;
+use crate::policy::network::NetworkRules;
 use crate::policy::pattern::host_of;
+use crate::policy::{AgentReach, Class};
 use crate::settings::SandboxSettings;
 use crate::traits::provider::ToolSpec;
 use crate::vocab::decision::Decision;
@@ -18,9 +20,8 @@ use crate::vocab::ids::{AgentId, AgentName, CallId, Principal, SessionId, Sessio
 pub trait Tool: Send + Sync {
     fn spec(&self) -> &ToolSpec;
 
-    /// What a call of it with these arguments does to the world. `folder` is the agent's own: a
-    /// path in it may be one of its settings.
-    fn manner(&self, arguments: &Value, folder: &Path) -> Manner;
+    /// What a call of it with these arguments does to the world.
+    fn manner(&self, arguments: &Value, of: AgentReach<'_>) -> Manner;
 
     /// Other names a model may use for it, such as `Read`.
     fn aliases(&self) -> &[&'static str] {
@@ -68,6 +69,10 @@ pub struct Subject {
     pub command: Option<String>,
     /// `Some(None)`: it names a host that can be read in two ways.
     pub host: Option<Option<String>>,
+    /// What it would connect to, where that can be told.
+    pub target: Option<WebAddress>,
+    /// It goes through the guard: to the target and to nothing else.
+    pub guarded: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,14 +96,13 @@ impl Subject {
             subject.paths.extend(paths.map(|path| NamedPath { path, tree: false }));
         }
         subject.command = arguments.get("command").and_then(Value::as_str).map(str::to_owned);
-        subject.host = match (arguments.get("url"), arguments.get("host")) {
-            (None | Some(Value::Null), None | Some(Value::Null)) => None,
-            (Some(url), _) => Some(url.as_str().and_then(host_of)),
-            (None, Some(host)) => {
-                let url = host.as_str().map(|host| format!("http://{host}/"));
-                Some(url.as_deref().and_then(host_of))
-            }
+        let url = match (arguments.get("url"), arguments.get("host")) {
+            (None | Some(Value::Null), None | Some(Value::Null)) => return subject,
+            (Some(url), _) => url.as_str().map(str::to_owned),
+            (None, Some(host)) => host.as_str().map(|host| format!("http://{host}/")),
         };
+        subject.host = Some(url.as_deref().and_then(host_of));
+        subject.target = url.and_then(|url| WebAddress::parse(&url).ok());
         subject
     }
 
@@ -145,6 +149,8 @@ pub struct ToolContext {
     /// The agent's own folder, readable; absent where the agent has none.
     pub folder: Option<PathBuf>,
     pub sandbox: SandboxSettings,
+    /// The hosts it may reach, in force when the call began.
+    pub network: Arc<NetworkRules>,
     pub turn: TurnId,
     pub call: CallId,
     /// What was decided, when the call waited for a decision.

@@ -9,6 +9,8 @@ use skep_core::policy::address::kind_of;
 use skep_core::policy::host::Host;
 use skep_core::policy::network::HostEntry;
 
+use super::buckets::RateLimited;
+
 /// The text says what was attempted, why it failed and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EgressError {
@@ -33,6 +35,8 @@ pub enum EgressCause {
     Unreachable { kind: io::ErrorKind, why: String },
     /// No connection within this time.
     Timeout { after: Duration },
+    /// The agent asked the host too often.
+    RateLimited(RateLimited),
     /// The host cannot prove who it is, or does not speak TLS.
     Tls { why: String },
 }
@@ -51,6 +55,7 @@ impl EgressError {
             EgressCause::NameUnknown => "name_unknown",
             EgressCause::Unreachable { .. } => "unreachable",
             EgressCause::Timeout { .. } => "connect_timeout",
+            EgressCause::RateLimited(_) => "rate_limited",
             EgressCause::Tls { .. } => "tls_failed",
         }
     }
@@ -97,6 +102,11 @@ impl EgressError {
                 let after = after.as_secs_f32();
                 format!("nothing answers within {after} s; check whether the server runs there")
             }
+            EgressCause::RateLimited(RateLimited { per_minute, wait }) => format!(
+                "this agent may send it {per_minute} requests a minute \
+                 (`limits.requests_per_minute`); try again in {} s",
+                (wait + 999) / 1000
+            ),
             EgressCause::Tls { why } => {
                 format!("{why}; check the host, its certificate, and whether it speaks https")
             }

@@ -60,8 +60,8 @@ pub struct FetchLimits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unlisted {
     Refuse,
-    /// A person approved this host and port for this one fetch. A redirect elsewhere is judged by
-    /// the lists.
+    /// A person approved this host and port for this one fetch, and with them the same host over
+    /// https. A redirect elsewhere is judged by the lists.
     Approved(Host, u16),
 }
 
@@ -85,7 +85,7 @@ pub struct Fetched {
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     #[error("{}{source}", redirected(.redirects))]
-    Egress { source: EgressError, redirects: usize },
+    Egress { address: WebAddress, source: EgressError, redirects: usize },
     #[error("cannot fetch {address}: a redirect to `{location}` is not followed: {source}")]
     Redirect { address: WebAddress, location: String, source: RedirectError },
     #[error("cannot fetch {address}: it redirects more than {limit} times; fetch the last address")]
@@ -151,7 +151,12 @@ impl Egress {
         let mut hop = Hop { method, address, headers, with_body: !body.is_empty() };
         for redirects in 0..=limits.redirects {
             self.judge_hop(&hop.address, &unlisted)
-                .map_err(|source| FetchError::Egress { source, redirects })?;
+                .and_then(|()| self.count(hop.address.host(), hop.address.port()))
+                .map_err(|source| FetchError::Egress {
+                    address: hop.address.clone(),
+                    source,
+                    redirects,
+                })?;
             let sent = self.client().send(rendered(&hop, &body));
             let response = within(Some(deadline), sent)
                 .await
@@ -183,7 +188,9 @@ impl Egress {
     fn judge_hop(&self, address: &WebAddress, unlisted: &Unlisted) -> Result<(), EgressError> {
         let (host, port) = (address.host(), address.port());
         match unlisted {
-            Unlisted::Approved(own, own_port) if own == host && *own_port == port => {
+            Unlisted::Approved(own, own_port)
+                if own == host && (*own_port == port || (*own_port, port) == (80, 443)) =>
+            {
                 self.judge().not_denied(host, port)
             }
             Unlisted::Approved(..) | Unlisted::Refuse => self.judge().listed(host, port),
@@ -209,7 +216,7 @@ fn rendered(hop: &Hop, body: &Bytes) -> Request<Full<Bytes>> {
 fn broken(error: HttpError, address: &WebAddress, redirects: usize) -> FetchError {
     let address = address.clone();
     match error {
-        HttpError::Egress(source) => FetchError::Egress { source, redirects },
+        HttpError::Egress(source) => FetchError::Egress { address, source, redirects },
         HttpError::Timeout(limit) => FetchError::Timeout { address, limit },
         other => FetchError::Broken { address, why: other.to_string() },
     }

@@ -11,11 +11,13 @@ use skep_core::policy::network::{HostVerdict, NetworkRules};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
+use super::buckets::HostBuckets;
 use super::client::HttpClient;
 use super::connect::connect_to;
 use super::connector::{Dial, DialFuture, EgressSocket, Trust};
 use super::error::{EgressCause, EgressError};
 use super::resolver::NameResolver;
+use crate::clock;
 
 /// For a name to be resolved and a connection to be made.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -37,11 +39,14 @@ struct Way {
     /// Ports that the hive listens on.
     doors: RwLock<BTreeSet<u16>>,
     trust: Trust,
+    buckets: Arc<HostBuckets>,
 }
 
 /// The way out of one agent under one set of rules. Rules never change inside it: under others the
 /// agent gets another one, and with it no connection that was made under these.
 pub struct Egress {
+    /// The agent.
+    owner: i64,
     judge: Arc<Judge>,
     client: HttpClient,
 }
@@ -55,8 +60,14 @@ pub(super) struct Judge {
 
 impl EgressHub {
     pub fn new(resolver: Arc<dyn NameResolver>) -> Self {
-        let way = Way { resolver, doors: RwLock::default(), trust: Trust::default() };
+        let (doors, trust, buckets) = (RwLock::default(), Trust::default(), Arc::default());
+        let way = Way { resolver, doors, trust, buckets };
         Self { way: Arc::new(way), agents: Mutex::default() }
+    }
+
+    /// How often each agent may still ask each host; counted where somebody sets a rate.
+    pub fn buckets(&self) -> &Arc<HostBuckets> {
+        &self.way.buckets
     }
 
     /// The hive listens there: no agent connects to that port of this machine, even where its
@@ -78,18 +89,18 @@ impl EgressHub {
         if agents.len() >= KEPT {
             agents.retain(|_, egress| Arc::strong_count(egress) > 1);
         }
-        let egress = Arc::new(Egress::new(Arc::clone(&self.way), Arc::clone(rules)));
+        let egress = Arc::new(Egress::new(owner, Arc::clone(&self.way), Arc::clone(rules)));
         agents.insert(owner, Arc::clone(&egress));
         egress
     }
 }
 
 impl Egress {
-    fn new(way: Arc<Way>, rules: Arc<NetworkRules>) -> Self {
+    fn new(owner: i64, way: Arc<Way>, rules: Arc<NetworkRules>) -> Self {
         let trust = way.trust.clone();
         let judge = Arc::new(Judge { rules, way, lookups: Semaphore::new(LOOKUPS) });
         let dial: Arc<dyn Dial> = Arc::<Judge>::clone(&judge);
-        Self { judge, client: HttpClient::new(dial, trust, CONNECT) }
+        Self { owner, judge, client: HttpClient::new(dial, trust, CONNECT) }
     }
 
     /// A connection to a host that the rules list: the name is judged, resolved, every address
@@ -107,6 +118,14 @@ impl Egress {
 
     pub fn rules(&self) -> &Arc<NetworkRules> {
         &self.judge.rules
+    }
+
+    /// Counts a request to the host; refused where there were too many.
+    pub(super) fn count(&self, host: &Host, port: u16) -> Result<(), EgressError> {
+        let buckets = &self.judge.way.buckets;
+        let counted = buckets.take(self.owner, &host.to_string(), clock::now_ms());
+        let refused = |limited| EgressError::new(host, port, EgressCause::RateLimited(limited));
+        counted.map_err(refused)
     }
 
     pub(super) fn judge(&self) -> &Judge {

@@ -6,6 +6,7 @@
 //! by chance. What the operator wrote (a model's address) is dialled as written. No proxy is
 //! taken from the environment.
 
+mod buckets;
 mod client;
 mod connect;
 mod connector;
@@ -16,6 +17,7 @@ mod redirect;
 mod resolver;
 mod tls;
 
+pub use buckets::{HostBucket, HostBuckets, RateLimited};
 pub use client::{HttpClient, HttpError, HttpRequest, HttpResponse, HttpUpgrade};
 pub use error::{EgressCause, EgressError};
 pub use fetch::{FetchError, FetchLimits, FetchRequest, Fetched, Unlisted};

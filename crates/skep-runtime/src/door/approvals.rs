@@ -112,6 +112,8 @@ pub struct ApprovalBrief {
 pub enum NetworkAccess {
     /// Nothing.
     None,
+    /// The one host that the call names: `why.host`.
+    Host,
     /// Whatever this machine can connect to.
     Open,
 }
@@ -224,11 +226,25 @@ pub struct PolicyInfo {
     /// What each class comes to where no rule matches.
     pub classes: Vec<ClassEffect>,
     pub rules: Vec<RuleInfo>,
+    pub network: NetworkInfo,
     /// What was granted for a time or a session.
     pub grants: Vec<GrantInfo>,
     /// Where and why it could not be read: everything is denied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broken: Option<String>,
+}
+
+/// The hosts that an agent's tools and programs may reach.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct NetworkInfo {
+    /// Reached without a question.
+    pub hosts: Vec<String>,
+    /// Never reached.
+    pub deny: Vec<String>,
+    /// Addresses inside own networks that may be reached.
+    pub private: Vec<String>,
+    /// Requests to one host in a minute.
+    pub requests_per_minute: u32,
 }
 
 #[derive(Clone, Debug, Serialize, ToSchema)]

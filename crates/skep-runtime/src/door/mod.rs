@@ -8,8 +8,8 @@ mod workspace;
 
 pub use approvals::{
     ApprovalBrief, ApprovalInfo, ApprovalPage, ApprovalQuery, CallPart, ClassEffect, Covered,
-    DecisionInfo, DecisionWish, GrantInfo, GrantWish, NetworkAccess, PastCalls, PinnedFile,
-    PolicyInfo, PutInForce, RuleDraft, WhyInfo, WhyWish, WriteRules,
+    DecisionInfo, DecisionWish, GrantInfo, GrantWish, NetworkAccess, NetworkInfo, PastCalls,
+    PinnedFile, PolicyInfo, PutInForce, RuleDraft, WhyInfo, WhyWish, WriteRules,
 };
 pub use hive::{
     DraftedProfile, FileWriters, IntegrityInfo, PrepareProfile, ProfileDraft, ProviderInfo,

@@ -1,5 +1,6 @@
 //! The hive: one handle for every door, and what all of its parts share.
 
+mod buckets;
 mod configuration;
 mod credentials;
 mod drain;
@@ -26,6 +27,7 @@ use skep_core::role::Role;
 use skep_core::settings::{AgentMap, HiveSettings};
 use skep_guard::clock;
 use skep_guard::duplex::DuplexRecords;
+use skep_guard::egress::HostBuckets;
 use skep_store::agents;
 use skep_store::audit::AddAudit;
 use skep_store::leases::{LostTurns, Recover};
@@ -61,6 +63,8 @@ pub struct Parts {
     /// What the program itself brings.
     pub built_in: Offer,
     pub retry: RetryPolicy,
+    /// How often agents may ask hosts; shared with whatever asks them.
+    pub buckets: Arc<HostBuckets>,
     /// The program's version, shown to whoever asks.
     pub version: &'static str,
 }
@@ -87,6 +91,7 @@ pub(crate) struct Shared {
     shutdown: CancellationToken,
     dispatcher: Dispatcher,
     meters: Arc<Meters>,
+    buckets: Arc<HostBuckets>,
 }
 
 /// How people's answers become decisions.
@@ -148,6 +153,8 @@ impl Hive {
         let Listeners { registry, meters, indexer, waiters, bus, dispatcher } = listeners;
         let tokens = Arc::new(TokenCache::load(&store).await?);
         let browsers = Browsers::load(&store, now).await?;
+        buckets::restore(&parts.buckets, &store, now).await?;
+        parts.buckets.set_rate(parts.settings.limits.requests_per_minute);
         let snapshot = Snapshot::new(parts.settings, ids, parts.engines);
         let snapshot = snapshot.with_offer(BUILT_IN, parts.built_in).map_err(HiveError::Tools)?;
         meters.know(snapshot.toolbox.names());
@@ -205,6 +212,7 @@ impl Hive {
             shutdown: CancellationToken::new(),
             dispatcher,
             meters,
+            buckets: Arc::clone(&parts.buckets),
         });
         let stop = shared.env().stop.clone();
         tasks.spawn(shared.turns.clone().schedule());
@@ -214,6 +222,7 @@ impl Hive {
         if report.unclean {
             tasks.spawn(integrity::check(Arc::clone(&shared)));
         }
+        tasks.spawn(buckets::keep(parts.buckets, store.clone(), stop.cut_hard));
         tasks.spawn(indexer::keep_up(store, indexer, stop.draining));
         Ok((Self { shared }, report))
     }

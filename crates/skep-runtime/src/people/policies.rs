@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use skep_core::ids::{AgentId, AgentName, Principal};
 use skep_core::policy::evaluate::Verdict;
+use skep_core::policy::network::NetworkRules;
 use skep_core::policy::rule::{Rule, RuleInfo};
 use skep_core::policy::{Class, Policy};
 use skep_core::settings::AgentSettings;
@@ -16,8 +17,10 @@ use skep_store::grants::{self, AddGrant, GrantRow, RevokeGrant};
 use skep_turn::gate::{self, CallerRights};
 use skep_turn::snapshot::is_listed;
 
-use crate::door::{ClassEffect, Sight};
-use crate::door::{DoorError, ErrorKind, GrantInfo, GrantWish, PolicyInfo, WhyInfo, WhyWish};
+use crate::door::{
+    ClassEffect, DoorError, ErrorKind, GrantInfo, GrantWish, NetworkInfo, PolicyInfo, Sight,
+    WhyInfo, WhyWish,
+};
 use crate::hive::{Hive, door_error};
 
 /// A call to be decided on paper.
@@ -37,7 +40,7 @@ impl PolicyTrial<'_> {
         let level = self.agent.sandbox.level;
         let work = move || gate::about(&subject, Some((&workspace, level)));
         let about = tokio::task::spawn_blocking(work).await.unwrap_or_default();
-        let class = self.tool.manner(self.arguments, &self.agent.folder).class;
+        let class = self.tool.manner(self.arguments, self.agent.reach()).class;
         gate::decide(self.policy, (&self.tool.spec().name, class), level, &about, self.known)
     }
 }
@@ -46,6 +49,7 @@ impl Hive {
     pub async fn policy(&self, name: &AgentName) -> Result<PolicyInfo, DoorError> {
         let id = self.shared.agent_id(name)?;
         let agent = self.able_agent(name)?;
+        let limit = self.shared.settings().limits.requests_per_minute;
         let classes = Class::ALL.iter().map(|class| ClassEffect {
             class: *class,
             effect: agent.policy.classes.decide(*class, agent.sandbox.level),
@@ -54,6 +58,7 @@ impl Hive {
             agent: name.clone(),
             classes: classes.collect(),
             rules: agent.policy.rules.iter().map(RuleInfo::from).collect(),
+            network: network_info(&agent.policy.network, limit),
             grants: self.grants_of(id).await?.into_iter().map(grant_info).collect(),
             broken: agent.policy.broken.clone(),
         })
@@ -82,7 +87,7 @@ impl Hive {
         Ok(WhyInfo {
             agent: wish.agent,
             tool: tool.spec().name.clone(),
-            class: tool.manner(&wish.arguments, &agent.folder).class,
+            class: tool.manner(&wish.arguments, agent.reach()).class,
             listed,
             verdict,
         })
@@ -171,6 +176,18 @@ pub(crate) fn check_row(row: &GrantRow) -> Result<Rule, DoorError> {
     gate::rule_of(row).ok_or_else(|| {
         invalid("Somebody a grant is for is `any`, `role:` and a role, or `user:` and a name.")
     })
+}
+
+fn network_info(rules: &NetworkRules, requests_per_minute: u32) -> NetworkInfo {
+    fn texts<T: ToString>(entries: &[T]) -> Vec<String> {
+        entries.iter().map(ToString::to_string).collect()
+    }
+    NetworkInfo {
+        hosts: texts(&rules.hosts),
+        deny: texts(&rules.deny),
+        private: texts(&rules.private),
+        requests_per_minute,
+    }
 }
 
 fn grant_info(row: GrantRow) -> GrantInfo {

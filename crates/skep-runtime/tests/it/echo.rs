@@ -136,6 +136,7 @@ pub async fn hive_of(run: &Path, node: &str) -> Hive {
         engines: vec![Arc::new(EchoEngine)],
         built_in: Offer::default(),
         retry: RetryPolicy::default(),
+        buckets: Arc::default(),
         version: "test",
     };
     Hive::open(parts).await.unwrap().0

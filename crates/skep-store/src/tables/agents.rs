@@ -1,12 +1,13 @@
-//! Agents: their rows and the counters on them.
+//! Agents: their rows and the counters on them, and how often each may still ask which host.
 
 use std::collections::HashMap;
 
 use skep_core::Millis;
+use skep_core::bucket::{Bucket, FILLS_IN};
 use skep_core::event::{Event, EventKind};
 use skep_core::ids::{AgentId, AgentName};
 
-use crate::engine::{Conn, Refusal, Run, SqlError, Tx, args, record};
+use crate::engine::{Columns, Conn, Record, Refusal, Run, SqlError, Tx, args, record};
 
 /// Gives every agent a row; those that have one keep it, also while they are not among these.
 /// A change of status becomes an event.
@@ -176,4 +177,48 @@ pub async fn counts(conn: &mut Conn) -> Result<Vec<AgentCounts>, SqlError> {
                   FROM turns t WHERE t.ended_at IS NULL GROUP BY t.agent) o ON o.agent = a.id \
                   WHERE a.removed_at IS NULL ORDER BY a.name";
     conn.list(select, &[]).await
+}
+
+/// How often an agent may still ask a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EgressBucket {
+    pub agent: AgentId,
+    pub host: String,
+    pub bucket: Bucket,
+}
+
+impl Record for EgressBucket {
+    fn read(row: &mut Columns) -> Result<Self, SqlError> {
+        let (agent, host) = (row.take()?, row.take()?);
+        let bucket = Bucket { tokens: row.take()?, at: row.take()? };
+        Ok(Self { agent, host, bucket })
+    }
+}
+
+/// Keeps what changed; rows that say nothing any more go.
+pub struct KeepBuckets {
+    pub buckets: Vec<EgressBucket>,
+    pub now: Millis,
+}
+
+impl Run for KeepBuckets {
+    type Out = ();
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
+        let upsert = "INSERT INTO egress_buckets (agent, host, tokens, at) \
+                      VALUES ($1, $2, $3, $4) ON CONFLICT (agent, host) DO UPDATE SET \
+                      tokens = excluded.tokens, at = excluded.at";
+        for EgressBucket { agent, host, bucket } in &self.buckets {
+            tx.conn.run(upsert, &args![agent, host, bucket.tokens, bucket.at]).await?;
+        }
+        let delete = "DELETE FROM egress_buckets WHERE at <= $1";
+        tx.conn.run(delete, &args![self.now.saturating_sub(FILLS_IN)]).await?;
+        Ok(())
+    }
+}
+
+/// Those that are not full again by now.
+pub async fn buckets(conn: &mut Conn, now: Millis) -> Result<Vec<EgressBucket>, SqlError> {
+    let select = "SELECT agent, host, tokens, at FROM egress_buckets WHERE at > $1";
+    conn.list(select, &args![now.saturating_sub(FILLS_IN)]).await
 }

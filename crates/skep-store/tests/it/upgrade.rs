@@ -15,10 +15,10 @@ use skep_store::{
 use crate::lab::{self, Raw};
 
 const NEW: Schema = <Command as CommandSet>::SCHEMA;
-/// Without the newest six.
+/// Without the newest seven.
 const OLD: Schema = Schema {
     migrations: match NEW.migrations {
-        [before @ .., MigrationFile { version: 23, .. }, _, _, _, _, _] => before,
+        [before @ .., MigrationFile { version: 23, .. }, _, _, _, _, _, _] => before,
         _ => panic!("the rows below are those of the schema before 23"),
     },
     ..NEW
@@ -102,6 +102,8 @@ async fn agents_retries_and_frames_keep_what_they_said() {
     assert_eq!(rows(&store, frames, 4).await, expected);
     let tried = "SELECT tried_seq || '' FROM channels";
     assert_eq!(rows(&store, tried, 1).await, [["2"]]);
+    let buckets = "SELECT count(*) || '' FROM egress_buckets";
+    assert_eq!(rows(&store, buckets, 1).await, [["0"]]);
     store.close().await;
 }
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use skep_core::ids::{AgentId, AgentName, CallId, SessionKey, TurnId};
+use skep_core::policy::AgentReach;
+use skep_core::policy::network::NetworkRules;
 use skep_core::settings::SandboxSettings;
 use skep_core::tool::{Tool, ToolAnswer, ToolContext};
 use skep_guard::sandbox::{Level, Sandbox, Settings};
@@ -47,6 +49,13 @@ pub fn tool(name: &str) -> Box<dyn Tool> {
     tools(Vec::new()).into_iter().find(|tool| tool.spec().name == name).unwrap()
 }
 
+/// Of an agent that lists no hosts.
+pub fn reach() -> AgentReach<'static> {
+    static NOWHERE: NetworkRules =
+        NetworkRules { hosts: Vec::new(), deny: Vec::new(), private: Vec::new() };
+    AgentReach { folder: Path::new("/agent"), network: &NOWHERE }
+}
+
 pub fn context(workspace: &Path) -> ToolContext {
     ToolContext {
         judged: Vec::new(),
@@ -58,6 +67,7 @@ pub fn context(workspace: &Path) -> ToolContext {
         outputs: "/nonexistent".into(),
         folder: None,
         sandbox: SandboxSettings::default(),
+        network: Arc::default(),
         turn: TurnId::new("turn"),
         call: CallId::new("call"),
         decision: None,

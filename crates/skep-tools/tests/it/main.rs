@@ -9,4 +9,6 @@ mod judged;
 mod lab;
 mod read;
 mod search;
+mod web_fetch;
+mod web_site;
 mod write;

@@ -6,7 +6,7 @@ use skep_core::file::{File, IMAGE_BYTES};
 use skep_core::tool::{Manner, Tool, ToolAnswer};
 use skep_tools::ReadTool;
 
-use crate::lab::{OUTPUT_BYTES, context, use_tool};
+use crate::lab::{OUTPUT_BYTES, context, reach, use_tool};
 
 async fn read(workspace: &Path, arguments: Value) -> (String, bool) {
     let answer = use_tool("read", workspace, arguments).await;
@@ -102,7 +102,7 @@ async fn a_picture_is_answered_as_a_picture() {
 fn wrong_arguments_say_what_was_expected() {
     let tool = ReadTool::new(OUTPUT_BYTES);
     assert_eq!((tool.spec().name.as_str(), tool.aliases()), ("read", ["Read"].as_slice()));
-    assert_eq!(tool.manner(&json!({}), Path::new("/agent")), Manner::READ);
+    assert_eq!(tool.manner(&json!({}), reach()), Manner::READ);
     let table = [
         (json!({}), "missing field `file_path`"),
         (json!({"file_path": 1}), "expected a string"),

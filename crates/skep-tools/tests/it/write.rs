@@ -1,10 +1,9 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::Path;
 
 use serde_json::json;
 
-use crate::lab::{call, context, tool, tools, use_tool};
+use crate::lab::{call, context, reach, tool, tools, use_tool};
 
 #[tokio::test]
 async fn write_makes_folders_and_shows_what_changed() {
@@ -137,7 +136,7 @@ fn every_tool_has_its_names_and_takes_nothing_it_does_not_know() {
     assert_eq!(tools(Vec::new()).len(), table.len());
     for (name, alias, retry_safe, arguments) in table {
         let tool = tool(name);
-        let manner = tool.manner(&arguments, Path::new("/agent"));
+        let manner = tool.manner(&arguments, reach());
         assert_eq!((tool.aliases(), manner.retry_safe), ([alias].as_slice(), retry_safe));
         assert!(tool.prepare(arguments.clone()).is_ok(), "{name}");
         let schema = &tool.spec().input_schema;

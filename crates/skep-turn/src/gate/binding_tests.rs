@@ -51,6 +51,7 @@ impl Scene {
             folder: None,
             outputs: self.folder.path().join("outputs"),
             sandbox: SandboxSettings { level: self.level, ..SandboxSettings::default() },
+            network: Arc::default(),
             turn: TurnId::new("t"),
             call: CallId::new("c"),
             session_key: SessionKey::new("main"),

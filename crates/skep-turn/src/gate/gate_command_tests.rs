@@ -8,9 +8,9 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use skep_core::policy::Effect;
 use skep_core::policy::pattern::{CommandPattern, PathPattern};
 use skep_core::policy::rule::Rule;
+use skep_core::policy::{AgentReach, Effect};
 use skep_core::provider::ToolSpec;
 use skep_core::settings::SandboxLevel;
 use skep_core::tool::Manner;
@@ -25,7 +25,7 @@ impl Tool for Shell {
         &self.0
     }
 
-    fn manner(&self, _: &Value, _: &Path) -> Manner {
+    fn manner(&self, _: &Value, _: AgentReach<'_>) -> Manner {
         Manner::effect(Class::Run)
     }
 

@@ -1,12 +1,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::path::Path;
-
 use serde_json::json;
 use skep_core::BoxFuture;
 use skep_core::hook::{After, Before, HookedCall};
 use skep_core::ids::{AgentId, AgentName, CallId, SessionKey, TurnId};
-use skep_core::policy::{Class, ClassPolicy, Effect, Policy};
+use skep_core::policy::{AgentReach, Class, ClassPolicy, Effect, Policy};
 use skep_core::provider::ToolSpec;
 use skep_core::settings::{
     Budgets, KnownModels, Profile, QueueMode, SandboxLevel, SandboxSettings,
@@ -28,7 +26,7 @@ impl Tool for TestTool {
         &self.0
     }
 
-    fn manner(&self, _: &Value, _: &Path) -> Manner {
+    fn manner(&self, _: &Value, _: AgentReach<'_>) -> Manner {
         match self.1 {
             Class::Read => Manner::READ,
             class => Manner::effect(class),
@@ -145,6 +143,7 @@ impl Scene {
             outputs: agent.workspace.join("7/key"),
             folder: None,
             sandbox: agent.sandbox,
+            network: Arc::clone(&agent.policy.network),
             turn: TurnId::new("t1"),
             call: call.id.clone(),
             decision: None,

@@ -26,7 +26,7 @@ use skep_core::decision::Decision;
 use skep_core::engine::{OwnTool, ToolCall};
 use skep_core::hook::Hook;
 use skep_core::ids::AgentId;
-use skep_core::policy::{Class, Policy};
+use skep_core::policy::{AgentReach, Class, Policy};
 use skep_core::settings::AgentSettings;
 use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::scrub;
@@ -392,6 +392,10 @@ impl GateEnv<'_> {
         CallOutcome { answer, audit, end }
     }
 
+    fn reach(&self) -> AgentReach<'_> {
+        AgentReach { folder: &self.agent.folder, network: &self.policy.network }
+    }
+
     fn own_name(&self, call: &ToolCall, own: Option<&OwnTool>) -> String {
         if let Some(own) = own {
             return own.key.clone();
@@ -418,8 +422,7 @@ impl GateEnv<'_> {
             }
         }
         let arguments = arguments.as_ref().unwrap_or(&call.arguments);
-        let class = tool.manner(arguments, &self.agent.folder).class;
-        without_secrets(class, &call.name, arguments, chain)?;
+        without_secrets(tool.manner(arguments, self.reach()).class, &call.name, arguments, chain)?;
         let permitted =
             self.permitted(tool, call, arguments, context, Moment::First, chain).await?;
         if let Permission::Go { run_as: Some(line), .. } = &permitted {

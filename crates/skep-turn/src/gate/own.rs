@@ -1,13 +1,12 @@
 //! Calls of tools that the engine runs itself: the same stages up to the start, and from the result
 //! on. What lies between is the engine's.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use skep_core::engine::{OwnTool, Rewrite, ToolCall};
-use skep_core::policy::{Class, plain};
+use skep_core::policy::{AgentReach, Class, plain};
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer, ToolContext};
 
@@ -88,7 +87,7 @@ impl Tool for EngineTool {
         &self.spec
     }
 
-    fn manner(&self, _: &Value, _: &Path) -> Manner {
+    fn manner(&self, _: &Value, _: AgentReach<'_>) -> Manner {
         Manner::effect(self.class)
     }
 

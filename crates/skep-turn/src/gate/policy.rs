@@ -12,6 +12,8 @@ use skep_core::decision::Decision;
 use skep_core::engine::ToolCall;
 use skep_core::ids::Principal;
 use skep_core::policy::evaluate::{PolicyQuery, Verdict};
+use skep_core::policy::host::WebAddress;
+use skep_core::policy::host_standing::HostStanding;
 use skep_core::policy::pattern::{CommandPattern, HostPattern, PathPattern};
 use skep_core::policy::plain::{Access, Judged, Plain};
 use skep_core::policy::rule::{GrantTo, PathFact, Piece, Rule, Who};
@@ -136,15 +138,23 @@ pub struct About {
     leads: Vec<(String, String)>,
     /// Its command, where that is plain.
     judged: Option<Judged>,
+    /// What it would connect to.
+    target: Option<WebAddress>,
     /// The parts of a plain command before its globs are expanded: what runs unless a rule about
     /// commands allows it. By then a glob may mean other files.
     written: Vec<Piece>,
 }
 
+impl About {
+    fn names_host(&self) -> bool {
+        self.pieces.iter().any(|piece| matches!(piece, Piece::Host(_)))
+    }
+}
+
 /// `look`: the workspace to look at. Where paths lead and which files a command names is not known
 /// without one. Blocks with one.
 pub fn about(subject: &Subject, look: Option<(&Path, SandboxLevel)>) -> About {
-    let mut about = About::default();
+    let mut about = About { target: subject.target.clone(), ..About::default() };
     if let Some(command) = &subject.command {
         let (plain, parts) = Plain::and_parts(command);
         let around = || look.and_then(|(workspace, level)| Around::open(workspace, level));
@@ -206,7 +216,12 @@ pub fn decide(
     }
     let judged = about.judged.as_ref().filter(|_| verdict.by_command);
     verdict.runs = judged.map(Judged::text);
-    verdict
+    match &about.target {
+        Some(target) => verdict.at_host(HostStanding::of(&policy.network, target)),
+        // What cannot be read may be what a list denies.
+        None if about.names_host() && !policy.network.deny.is_empty() => verdict.at_unread_host(),
+        None => verdict,
+    }
 }
 
 impl GateEnv<'_> {
@@ -219,7 +234,7 @@ impl GateEnv<'_> {
         moment: Moment,
         chain: &mut Chain,
     ) -> Result<Permission, GateRefusal> {
-        let called = (&*tool.spec().name, tool.manner(arguments, &self.agent.folder).class);
+        let called = (&*tool.spec().name, tool.manner(arguments, self.reach()).class);
         let needs = self.policy.needs(called.0);
         let subject = tool.subject(arguments);
         let mut known = match (needs.people, self.records) {
@@ -400,7 +415,8 @@ struct ApprovedBy<'a> {
 impl ApprovedBy<'_> {
     /// For the chain.
     fn word(self, verdict: &Verdict) -> String {
-        format!("ask: approved by {} ({}){}", self.by, self.id, runs(verdict))
+        let (runs, host) = (runs(verdict), host_word(verdict));
+        format!("ask: approved by {} ({}){runs}{host}", self.by, self.id)
     }
 }
 
@@ -444,10 +460,17 @@ fn changed(row: &Approval, arguments: &Value, found: &Binding) -> String {
 fn word(class: Class, verdict: &Verdict) -> String {
     let effect = verdict.effect.as_str();
     let runs = if verdict.effect == Effect::Allow { runs(verdict) } else { String::new() };
+    let host = host_word(verdict);
     match &verdict.rule {
-        Some(rule) => format!("{effect} by {rule}{runs}"),
-        None => format!("{}: {effect}{runs}", class.as_str()),
+        Some(rule) => format!("{effect} by {rule}{runs}{host}"),
+        None => format!("{}: {effect}{runs}{host}", class.as_str()),
     }
+}
+
+/// The host, and what the agent's lists say of it.
+fn host_word(verdict: &Verdict) -> String {
+    let Some(host) = &verdict.host else { return String::new() };
+    format!("; host {}:{} {}", host.host, host.port, host.standing.as_str())
 }
 
 /// What runs in the place of the call's command.

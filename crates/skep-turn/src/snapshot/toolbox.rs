@@ -124,7 +124,7 @@ pub fn is_listed(agent: &AgentSettings, tool: &dyn Tool) -> bool {
 fn is_offered(agent: &AgentSettings, tool: &dyn Tool) -> bool {
     let denied = || {
         // What a call of it does that asks for nothing in particular.
-        let class = tool.manner(&Value::Null, &agent.folder).class;
+        let class = tool.manner(&Value::Null, agent.reach()).class;
         agent.policy.always_denies(&tool.spec().name, class, agent.sandbox.level)
     };
     is_listed(agent, tool) && !denied()
@@ -175,9 +175,8 @@ pub(crate) fn make_calls_usable(toolbox: &Toolbox, body: &mut Body, seen: &mut H
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use std::path::Path;
-
     use serde_json::json;
+    use skep_core::policy::AgentReach;
     use skep_core::tool::{Manner, Prepared};
 
     use super::*;
@@ -189,7 +188,7 @@ mod tests {
             &self.0
         }
 
-        fn manner(&self, _: &Value, _: &Path) -> Manner {
+        fn manner(&self, _: &Value, _: AgentReach<'_>) -> Manner {
             Manner::READ
         }
 

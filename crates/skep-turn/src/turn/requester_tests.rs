@@ -1,14 +1,13 @@
 //! For whom a call is made, as its tool and its hooks see it.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
 use skep_core::hook::{Before, Hook};
 use skep_core::ids::{ChannelId, Principal};
-use skep_core::policy::{Class, Effect};
+use skep_core::policy::{AgentReach, Class, Effect};
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{ChainOrigin, Manner, Prepared, Requester, Tool, ToolAnswer};
 use skep_store::inbox::Accepted;
@@ -27,7 +26,7 @@ impl Tool for Who {
         &self.0
     }
 
-    fn manner(&self, _: &Value, _: &Path) -> Manner {
+    fn manner(&self, _: &Value, _: AgentReach<'_>) -> Manner {
         Manner::effect(Class::Write)
     }
 

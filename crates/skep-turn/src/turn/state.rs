@@ -15,7 +15,8 @@ use skep_core::engine::{RetryInfo, SessionKeeper};
 use skep_core::event::{CancelReason, EventKind};
 use skep_core::ids::CallId;
 use skep_core::message::{Body, Usage};
-use skep_core::policy::Policy;
+use skep_core::policy::network::NetworkRules;
+use skep_core::policy::{AgentReach, Policy};
 use skep_core::settings::{AgentSettings, Profile};
 use skep_core::tool::{Manner, ToolContext};
 use skep_guard::scrub;
@@ -161,6 +162,12 @@ impl Turn {
         }
     }
 
+    /// The hosts that the agent may reach by now.
+    pub fn live_network(&self) -> Arc<NetworkRules> {
+        let agent = self.env.snapshot.current().agent(self.lease.agent, &self.agent.name);
+        agent.map(|agent| Arc::clone(&agent.policy.network)).unwrap_or_default()
+    }
+
     pub fn gate<'a>(&'a self, policy: &'a Policy) -> GateEnv<'a> {
         let parts = &self.env.gate;
         let (store, holder_of, lease) = (&self.env.store, &parts.holder_of, &self.lease);
@@ -185,7 +192,9 @@ impl Turn {
     /// A call of an unknown tool does nothing.
     pub fn manner(&self, tool: &str, arguments: &Value) -> Manner {
         let tool = self.snapshot.toolbox.find(tool);
-        tool.map_or(Manner::READ, |tool| tool.manner(arguments, &self.agent.folder))
+        let network = self.live_network();
+        let of = AgentReach { folder: &self.agent.folder, network: &network };
+        tool.map_or(Manner::READ, |tool| tool.manner(arguments, of))
     }
 
     pub fn active_ms(&self) -> Millis {
@@ -207,6 +216,7 @@ impl Turn {
             outputs: self.env.gate.outputs_of(&self.lease),
             folder: Some(self.agent.folder.clone()),
             sandbox: self.agent.sandbox,
+            network: self.live_network(),
             turn: self.lease.turn.clone(),
             call: call.clone(),
             decision,

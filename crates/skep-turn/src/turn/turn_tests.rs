@@ -4,7 +4,6 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -24,7 +23,7 @@ use skep_core::ids::{
     TurnId,
 };
 use skep_core::message::{Message, Meta, Role, StopReason, Usage};
-use skep_core::policy::{Class, ClassPolicy, Effect, Policy};
+use skep_core::policy::{AgentReach, Class, ClassPolicy, Effect, Policy};
 use skep_core::provider::{Providers, ToolSpec};
 use skep_core::retry::RetryPolicy;
 use skep_core::settings::{
@@ -205,7 +204,7 @@ impl Tool for FakeTool {
         &self.spec
     }
 
-    fn manner(&self, _: &Value, _: &Path) -> Manner {
+    fn manner(&self, _: &Value, _: AgentReach<'_>) -> Manner {
         match self.class {
             Class::Read => Manner::READ,
             class => Manner::effect(class),

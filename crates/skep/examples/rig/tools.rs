@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use skep_core::BoxFuture;
 use skep_core::decision::Decision;
-use skep_core::policy::Class;
+use skep_core::policy::{AgentReach, Class};
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::duplex::{DuplexProgram, DuplexRecords};
@@ -17,8 +17,24 @@ use skep_guard::sandbox::{Counting, Level, Sandbox, SandboxRoom, Settings};
 use skep_testkit::effects::Effects;
 
 pub const NAMES: &[&str] = &[
-    "read", "write", "edit", "glob", "grep", "bash", "effect", "ask", "spawn", "look", "boom",
-    "flood", "deaf", "hang", "reach", "shape", "child",
+    "read",
+    "write",
+    "edit",
+    "glob",
+    "grep",
+    "bash",
+    "web_fetch",
+    "effect",
+    "ask",
+    "spawn",
+    "look",
+    "boom",
+    "flood",
+    "deaf",
+    "hang",
+    "reach",
+    "shape",
+    "child",
 ];
 
 /// Where effects are counted: outside the home, named by the test.
@@ -46,7 +62,7 @@ impl Tool for RigTool {
         &self.spec
     }
 
-    fn manner(&self, _: &Value, _: &Path) -> Manner {
+    fn manner(&self, _: &Value, _: AgentReach<'_>) -> Manner {
         self.manner
     }
 

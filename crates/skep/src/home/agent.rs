@@ -11,6 +11,7 @@ use skep_cli::hive::Home;
 use skep_core::budget::Caps;
 use skep_core::ids::{AgentName, is_agent_name};
 use skep_core::policy::Policy;
+use skep_core::policy::network::NetworkRules;
 use skep_core::settings::{AgentSettings, Budgets, Limits, Profile, QueueMode, Think};
 
 use super::confinement::{self, RawSandbox};
@@ -18,6 +19,7 @@ use super::environment::{Reader, Variables};
 use super::hive::{self, AgentDefaults};
 use super::known_names::KnownNames;
 use super::mistake::Mistake;
+use super::network::{self, RawNetwork};
 use super::policy::{self, RawRule};
 use super::rules;
 use super::scalar::{BoundedInteger, Dollars, TextScalar, present};
@@ -58,6 +60,7 @@ pub struct RawAgent {
     #[schemars(extend("x-holds" = "folder"))]
     workspace: Option<TextScalar>,
     sandbox: RawSandbox,
+    network: RawNetwork,
     budgets: RawBudgets,
     /// What becomes of its tool calls, where the hive's defaults are not enough.
     policy: Vec<RawRule>,
@@ -140,7 +143,7 @@ pub fn look_at(home: &Home, name: &str) -> Result<(), Mistake> {
     yaml::parse::<RawAgent>(&source(name, &home.agent(name))?).map(drop)
 }
 
-/// Whether `policy` can be read, whatever else is wrong with the file.
+/// Whether `policy` and `network` can be read, whatever else is wrong with the file.
 pub fn read_policy(
     home: &Home,
     name: &str,
@@ -151,10 +154,13 @@ pub fn read_policy(
     #[serde(default)]
     struct PolicyOnlyAgent {
         policy: Vec<RawRule>,
+        network: RawNetwork,
     }
     let read = source(name, &home.agent(name)).and_then(|source| {
         let raw: PolicyOnlyAgent = yaml::parse(&source)?;
-        policy::rules(&raw.policy, &Reader { source: &source, variables }, known)?;
+        let reader = Reader { source: &source, variables };
+        policy::rules(&raw.policy, &reader, known)?;
+        network::rules(&raw.network, &reader, &NetworkRules::default())?;
         Ok(Some(source))
     });
     PolicyReading::of(read)
@@ -213,6 +219,7 @@ fn resolve(
         policy: Policy {
             classes: defaults.policy,
             rules: policy::within(policy::rules(&raw.policy, reader, around.known)?, &working),
+            network: network::rules(&raw.network, reader, &defaults.network)?,
             broken: None,
         },
         org_rules: rules::read(&folder.join("org-rules"))?,

@@ -11,6 +11,7 @@ use skep_cli::hive::Home;
 use skep_core::budget::Caps;
 use skep_core::policy::ClassPolicy;
 use skep_core::policy::host::WebAddress;
+use skep_core::policy::network::NetworkRules;
 use skep_core::settings::{Limits, Profile, SandboxLimits, SandboxSettings, ServerSettings};
 use skep_core::{choice, policy::allow};
 use url::Url;
@@ -19,6 +20,7 @@ use super::confinement::{self, RawPolicy, RawSandbox};
 use super::environment::{Reader, Variables};
 use super::known_names::KnownNames;
 use super::mistake::Mistake;
+use super::network::{self, RawNetwork};
 use super::scalar::{BoundedInteger, Dollars, Period, TextScalar};
 use super::source::{FILE_BYTES, PolicyReading, SourceText};
 use super::yaml;
@@ -80,6 +82,8 @@ struct RawLimits {
     inbox_body_bytes: Option<BoundedInteger<1, 1_048_576>>,
     /// MiB that must be free on a workspace's disk for tools to write or run anything (1024).
     disk_floor_mib: Option<BoundedInteger<0, 16_777_216>>,
+    /// Requests that one agent may make to one host in a minute (60).
+    requests_per_minute: Option<BoundedInteger<1, 100_000>>,
     /// Tokens that all model calls of a day (UTC) may use (no limit).
     tokens_per_day: Option<BoundedInteger<1, 10_000_000_000>>,
     /// Dollars that all model calls of a day (UTC) may cost (no limit).
@@ -124,6 +128,7 @@ struct RawDefaults {
     #[schemars(extend("x-holds" = "tool"))]
     allowed_tools: Vec<TextScalar>,
     sandbox: RawSandbox,
+    network: RawNetwork,
     policy: RawPolicy,
 }
 
@@ -141,6 +146,7 @@ pub struct AgentDefaults {
     pub profile: Option<Arc<Profile>>,
     pub allowed_tools: Vec<String>,
     pub sandbox: SandboxSettings,
+    pub network: Arc<NetworkRules>,
     pub policy: ClassPolicy,
 }
 
@@ -217,8 +223,9 @@ fn origin(reader: &Reader<'_>, text: &TextScalar) -> Result<String, Mistake> {
     }
 }
 
-/// Whether `defaults.policy` can be read, whatever else is wrong with the file.
-pub fn read_policy(home: &Home) -> PolicyReading {
+/// Whether `defaults.policy` and `defaults.network` can be read, whatever else is wrong with the
+/// file.
+pub fn read_policy(home: &Home, variables: Variables) -> PolicyReading {
     #[derive(Default, Deserialize, JsonSchema)]
     #[serde(default)]
     struct PolicyOnlyHive {
@@ -228,12 +235,14 @@ pub fn read_policy(home: &Home) -> PolicyReading {
     #[serde(default)]
     struct PolicyOnlyDefaults {
         policy: RawPolicy,
+        network: RawNetwork,
     }
     let source = SourceText::read(&home.skep_yaml(), FILE_BYTES);
     let read = source.and_then(|source| {
         if let Some(source) = &source {
             let raw = yaml::parse::<PolicyOnlyHive>(source)?;
-            let PolicyOnlyDefaults { policy: _ } = raw.defaults;
+            let PolicyOnlyDefaults { policy: _, network } = raw.defaults;
+            network::rules(&network, &Reader { source, variables }, &NetworkRules::default())?;
         }
         Ok(source)
     });
@@ -259,6 +268,9 @@ fn limits(raw: &RawHive) -> Limits {
             .map_or(usual.tool_output_bytes, |n| n.0 as usize),
         inbox_body_bytes: limits.inbox_body_bytes.map_or(usual.inbox_body_bytes, |n| n.0 as usize),
         approval: limits.approval_hours.map_or(usual.approval, |n| seconds(n.0 * 3600)),
+        requests_per_minute: limits
+            .requests_per_minute
+            .map_or(usual.requests_per_minute, |n| n.0 as u32),
         session_idle: raw.sessions.idle_minutes.map_or(usual.session_idle, |n| seconds(n.0 * 60)),
         keep_events: raw.retention.events.map_or(usual.keep_events, |period| period.0),
         keep_frames: raw.retention.delivered.map_or(usual.keep_frames, |period| period.0),
@@ -300,6 +312,7 @@ fn defaults(
         profile,
         allowed_tools: tools(reader, &raw.allowed_tools, known)?,
         sandbox: confinement::sandbox(&raw.sandbox, usual_sandbox),
+        network: network::rules(&raw.network, reader, &NetworkRules::default())?,
         policy: confinement::policy(&raw.policy),
     })
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use secrecy::ExposeSecret;
+use serde_json::json;
 use skep_cli::hive::Home;
 use skep_core::budget::Caps;
 use skep_core::ids::AgentName;
@@ -84,6 +85,33 @@ fn an_empty_home_has_the_documented_defaults() {
     assert!(loaded.settings.model_note.starts_with("rehearsal"));
 }
 
+/// A list of the agent takes the place of the usual one; what is denied there stays denied.
+#[test]
+fn networks_of_agents_are_laid_over_the_usual_one() {
+    let folder = Folder::new(&[
+        (
+            "skep.yaml",
+            "defaults: {network: {hosts: [h.example], deny: [d.example], \
+             private: ['10.0.0.1:81']}}\n",
+        ),
+        ("teams/main/config.yaml", "# nothing\n"),
+        (
+            "teams/cto/config.yaml",
+            "network: {hosts: ['*.Example.org', 'x.test:8443'], deny: [e.example, d.example]}\n",
+        ),
+    ]);
+    let loaded = folder.load_with(&[]).unwrap();
+    let network = |name: &str| serde_json::to_value(&*agent(&loaded, name).policy.network).unwrap();
+    let usual = json!({"hosts": ["h.example"], "deny": ["d.example"], "private": ["10.0.0.1:81"]});
+    assert_eq!(network("main"), usual);
+    let own = json!({
+        "hosts": ["*.example.org", "x.test:8443"],
+        "deny": ["d.example", "e.example"],
+        "private": ["10.0.0.1:81"],
+    });
+    assert_eq!(network("cto"), own);
+}
+
 #[test]
 fn every_key_acts() {
     let folder = Folder::new(&[
@@ -92,8 +120,8 @@ fn every_key_acts() {
             "server: {bind: '::1', port: 0, public_url: 'https://h.example/', \
              allowed_origins: ['https://Page.example:443']}\n\
              limits: {concurrent_turns: 1, turns_per_user: 14, user_storage_mib: 15, \
-             turn_seconds: 2, attempts: 4, steps: 5, \
-             drain_seconds: 0, approval_hours: 6, tool_output_bytes: 7, inbox_body_bytes: 8, \
+             turn_seconds: 2, attempts: 4, steps: 5, drain_seconds: 0, approval_hours: 6, \
+             tool_output_bytes: 7, inbox_body_bytes: 8, requests_per_minute: 16, \
              tokens_per_day: 12, cost_per_day: 1.5, tokens_per_turn: 13, cost_per_turn: 0.5}\n\
              sessions: {idle_minutes: 9}\nretention: {events: 10m, delivered: 11h, audit: 2d}\n\
              defaults: {engine: other, profile: small, allowed_tools: [effect]}\n",
@@ -125,8 +153,7 @@ fn every_key_acts() {
     ]);
     let loaded = folder.load_with(&[("SIZE", "tiny"), ("KEY", "key-of-the-test-1")]).unwrap();
     let settings = &loaded.settings;
-    assert_eq!(settings.server.bind.to_string(), "::1");
-    assert_eq!(settings.server.port, 0);
+    assert_eq!((settings.server.bind.to_string().as_str(), settings.server.port), ("::1", 0));
     assert_eq!(settings.server.public_url.as_deref(), Some("https://h.example"));
     assert_eq!(settings.server.allowed_origins, ["https://page.example"]);
     assert!(!settings.server.ws_enabled);
@@ -144,6 +171,7 @@ fn every_key_acts() {
         inbox_body_bytes: 8,
         session_idle: Duration::from_secs(540),
         approval: Duration::from_secs(6 * 3600),
+        requests_per_minute: 16,
         keep_events: Duration::from_secs(600),
         keep_frames: Duration::from_secs(11 * 3600),
         keep_audit: Duration::from_secs(2 * 86_400),

@@ -214,6 +214,18 @@ fn bad_texts(holds: &str) -> Vec<(&'static str, &'static [&'static str])> {
             ("'https://h'", &["is a host without port, *.host or *"]),
             ("null", &["expected a string"]),
         ],
+        "host entry" => &[
+            ("h/page", &["a host has no path", "example.org, *.example.org"]),
+            ("'https://h'", &["is no port", "example.org, *.example.org"]),
+            ("'h:0'", &["`0` is no port"]),
+            ("'a b'", &["a host has no blank"]),
+            ("'x.*.org'", &["neither a DNS name nor an address"]),
+        ],
+        "private address" => &[
+            ("db.internal", &["is a name", "10.0.5.7:8080"]),
+            ("8.8.8.8", &["is public: list it in `hosts`"]),
+            ("169.254.169.254", &["the metadata service of a cloud", "whatever is listed"]),
+        ],
         "grant" => &[("role:boss", &["names nobody", "one of operator, user, viewer"])],
         "approver" => &[
             ("role:boss", &["cannot decide", "one of operator, user, viewer"]),

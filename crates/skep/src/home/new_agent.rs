@@ -114,7 +114,9 @@ fn settings(new: &NewAgentArgs) -> String {
             let tools: Vec<String> = tools.iter().map(|tool| quoted(tool)).collect();
             text.push_str(&format!("allowed_tools: [{}]\n", tools.join(", ")));
         }
-        None => text.push_str("# allowed_tools: [read, write, edit, glob, grep, bash]\n"),
+        None => {
+            text.push_str("# allowed_tools: [read, write, edit, glob, grep, bash, web_fetch]\n")
+        }
     }
     text
 }

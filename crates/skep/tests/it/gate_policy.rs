@@ -8,13 +8,13 @@ use skep_testkit::{Reply, locate};
 use crate::gate_changed;
 use crate::stage::{Play, Stage};
 
-async fn said(stage: &Stage, words: &[&str]) -> Finished {
+pub async fn said(stage: &Stage, words: &[&str]) -> Finished {
     let start = Start::new(&locate::rig().unwrap(), stage.home()).env("RIG_KEY", "key-of-the-rig");
     words.iter().fold(start, |start, word| start.argument(*word)).finish().await.unwrap()
 }
 
 /// The model calls the tool named by the message, once, and says what came of it.
-fn obeys(stage: &Stage) {
+pub fn obeys(stage: &Stage) {
     stage.model.answer_with(|request| match request.last_tool_results().as_slice() {
         [] => {
             let text = request.last_user_text();
@@ -26,7 +26,7 @@ fn obeys(stage: &Stage) {
     });
 }
 
-async fn answer(play: &Play, text: &str) -> String {
+pub async fn answer(play: &Play, text: &str) -> String {
     play.ask("main", text).await["response"]["content"].as_str().unwrap().to_owned()
 }
 

@@ -74,6 +74,7 @@ mod gate_audit;
 mod gate_bound;
 mod gate_changed;
 mod gate_hooks;
+mod gate_network;
 mod gate_policy;
 mod gate_shown;
 mod gate_sources;

@@ -7,10 +7,12 @@ import { href } from "../../state/route";
 import {
   allowed,
   exact,
+  hostOf,
   isShort,
   left,
   refusal,
   SCOPE_WORDS,
+  STANDINGS,
   verdict,
   wish,
 } from "../../text/asks";
@@ -33,6 +35,20 @@ export function Wants(props: { approval: ApprovalInfo; past?: boolean }) {
       {props.past ? ": " : " wants to "}
       {parts().verb} <Show when={parts().about}>{(about) => <code>{about()}</code>}</Show>
     </>
+  );
+}
+
+/** Whom the call connects to, as it is dialled: no letters that only look alike. */
+export function HostLine(props: { approval: ApprovalInfo }) {
+  return (
+    <Show when={hostOf(props.approval)}>
+      {(host) => (
+        <p class="path">
+          Connects to <code>{visible(host().host)}</code>, port {host().port},{" "}
+          <b>{STANDINGS[host().standing]}</b>: <code class="cmd wrap">{visible(host().url)}</code>
+        </p>
+      )}
+    </Show>
   );
 }
 
@@ -143,6 +159,7 @@ export function Answer(props: Props) {
           }
         >
           <div class="grow" ref={choice.reading.place}>
+            <HostLine approval={props.approval} />
             <code class="cmd wrap">{shown().text}</code>
             <Show when={shown().rest}>
               {(rest) => <code class="cmd wrap more-args">{rest()}</code>}

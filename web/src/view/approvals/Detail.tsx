@@ -12,7 +12,7 @@ import { createReading } from "../hooks";
 import { Icon } from "../marks";
 import { Problem } from "../parts";
 import { Trace } from "../Trace";
-import { Wants } from "./AskCard";
+import { HostLine, Wants } from "./AskCard";
 import type { DecisionChoice } from "./choice";
 
 interface Props {
@@ -41,6 +41,7 @@ export function Detail(props: Props) {
       <div class="cols">
         <div>
           <Exact approval={approval()} place={props.choice.reading.place} />
+          <HostLine approval={approval()} />
           <Files approval={approval()} lasts={props.choice.lasts()} />
           <Fold title="Reason and sandbox">
             <dl class="kv">
@@ -152,6 +153,7 @@ const LEVELS: Record<string, string> = {
 
 const NETWORKS: Record<NetworkAccess, string> = {
   none: "no network",
+  host: "network: this one host",
   open: "network: all that this machine can connect to",
 };
 

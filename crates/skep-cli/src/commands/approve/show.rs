@@ -44,12 +44,13 @@ pub fn call(question: &Value) -> Vec<String> {
 
 /// What a decision depends on besides the call.
 pub fn facts(question: &Value) -> Vec<String> {
-    let mut lines = vec![
+    let mut lines: Vec<String> = host(question).into_iter().collect();
+    lines.extend([
         walls(question),
         format!("rule     {}", shortened(&field(&question["why"]["why"]), RULE)),
         format!("folder   {}", field(&question["cwd"])),
         format!("until    {}", stamp(&question["expires_at"])),
-    ];
+    ]);
     let pinned = items(&question["files"]).iter().filter(|file| file["kind"] == "file");
     let pinned: Vec<String> = pinned.map(|file| field(&file["path"])).collect();
     if !pinned.is_empty() {
@@ -89,6 +90,18 @@ pub fn details(question: &Value) -> Vec<String> {
     lines
 }
 
+/// What it connects to, in the one spelling that is dialled.
+fn host(question: &Value) -> Option<String> {
+    let host = &question["why"]["host"];
+    let (name, port) = (host["host"].as_str()?, &host["port"]);
+    let standing = match host["standing"].as_str() {
+        Some("listed") => "listed",
+        Some("denied") => "denied",
+        _ => "not listed",
+    };
+    Some(format!("host     {}, port {port}, {standing}", one_line(name)))
+}
+
 /// Where it runs, and what it can connect to.
 fn walls(question: &Value) -> String {
     let level = match question["sandbox"].as_str() {
@@ -98,6 +111,7 @@ fn walls(question: &Value) -> String {
     };
     let network = match question["network"].as_str() {
         Some("none") => ", no network",
+        Some("host") => ", one host",
         Some("open") => ", network of this machine",
         _ => "",
     };

@@ -373,6 +373,14 @@ impl Hive {
             }),
             _ => None,
         };
+        // In the spelling that is dialled, not in the one that was written.
+        let target = subject.as_ref().and_then(|subject| subject.target.as_ref());
+        let target = target.map(ToString::to_string);
+        let guarded = subject.as_ref().is_some_and(|subject| subject.guarded);
+        let network = class.zip(sandbox).map(|(class, level)| match guarded {
+            true => NetworkAccess::Host,
+            false => NetworkAccess::of(class, level),
+        });
         let files = files_of(&row.files);
         let bound = Bound::of(&files);
         let named = tool.as_deref().zip(subject.as_ref());
@@ -384,9 +392,9 @@ impl Hive {
             files,
             commands: subject.map(|subject| parts(&subject)).unwrap_or_default(),
             shown: shown_arguments(&row.arguments),
-            summary: summary(&row.arguments),
+            summary: target.unwrap_or_else(|| summary(&row.arguments)),
             words,
-            network: class.zip(sandbox).map(|(class, level)| NetworkAccess::of(class, level)),
+            network,
             id: row.id,
             agent: row.agent_name,
             session: row.session,
