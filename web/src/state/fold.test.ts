@@ -68,7 +68,8 @@ test("a page that knows no more of a call leaves it stored", () => {
   if (!heard) throw new Error("nothing was heard");
   const stored = { ...heard, stored: 2 };
   const { turn, token, call, deltas, blocks: content } = heard;
-  const active = { turn, token, call, deltas, content, agent: "main", session: "s", session_key: "main" };
+  const known = { turn, token, call, deltas, content };
+  const active = { ...known, agent: "main", session: "s", session_key: "main" };
   expect(withPage([stored], active, [])).toEqual([stored]);
 });
 
