@@ -1,12 +1,13 @@
 //! A process that keeps confined children, for tests that kill it or measure it.
 //!
-//! `keeper WORKSPACE COUNT`: starts them, says `ready`, and answers each line of its standard input
-//! with the milliseconds of the processor that its watchdog has used. Ends with its input.
+//! `keeper WORKSPACE COUNT`: starts them, says `ready`, and then each second which share of a core
+//! its watchdog has used, in percent. Ends with its input.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
-use std::io::BufRead;
+use std::io;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use skep_guard::duplex::{DuplexProgram, DuplexRecords};
 use skep_guard::sandbox::{Level, Sandbox, SandboxRoom, Settings};
@@ -28,25 +29,38 @@ async fn main() {
         children.push(child);
     }
     println!("ready");
-    let asked = tokio::task::spawn_blocking(|| {
-        for _ in std::io::stdin().lock().lines() {
-            println!("{}", watchdog_milliseconds());
-        }
-    });
-    asked.await.unwrap();
+    let input = tokio::task::spawn_blocking(|| io::copy(&mut io::stdin(), &mut io::sink()));
+    tokio::select! {
+        ended = input => {
+            ended.unwrap().unwrap();
+        },
+        () = tell_share() => {}
+    }
     for child in children {
         child.end().await.unwrap();
     }
 }
 
-/// Of all threads of that name: there is one.
-fn watchdog_milliseconds() -> String {
+async fn tell_share() {
+    loop {
+        let (begun, before) = (Instant::now(), watchdog_seconds());
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let used = watchdog_seconds() - before;
+        println!("{:.1}", used * 100.0 / begun.elapsed().as_secs_f64());
+    }
+}
+
+/// Of the one thread of that name: with none or with more, there is nothing to say.
+fn watchdog_seconds() -> f64 {
     let threads = fs::read_dir("/proc/self/task").unwrap().map(|entry| entry.unwrap().path());
-    let used = threads.filter_map(|thread| {
-        let name = fs::read_to_string(thread.join("comm")).ok()?;
-        let used = fs::read_to_string(thread.join("schedstat")).ok()?;
-        let nanoseconds: u64 = used.split(' ').next()?.parse().ok()?;
-        (name.trim() == "skep-watchdog").then_some((nanoseconds / 1_000_000).to_string())
-    });
-    used.collect::<Vec<_>>().join(" ")
+    let used: Vec<f64> = threads
+        .filter(|thread| {
+            // Other threads end meanwhile.
+            fs::read_to_string(thread.join("comm")).is_ok_and(|name| name.trim() == "skep-watchdog")
+        })
+        .map(|thread| fs::read_to_string(thread.join("schedstat")).unwrap())
+        .map(|times| times.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9)
+        .collect();
+    assert_eq!(used.len(), 1, "watchdogs");
+    used[0]
 }

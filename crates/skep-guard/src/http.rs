@@ -62,11 +62,10 @@ impl OperatorDial {
         let made = async {
             let addresses: Vec<IpAddr> = match host {
                 Host::Address(address) => vec![*address],
-                Host::Name(name) => self.resolver.resolve(name).await.unwrap_or_default(),
+                Host::Name(name) => {
+                    EgressError::unless_found(host, port, self.resolver.resolve(name).await)?
+                }
             };
-            if addresses.is_empty() {
-                return Err(failed(EgressCause::NameUnknown));
-            }
             connect_to(host, &addresses, port).await
         };
         let late = |_| failed(EgressCause::Timeout { after: self.patience });

@@ -212,8 +212,8 @@ fn unreached(error: &EgressError) -> Option<String> {
     let host = &error.host;
     Some(match &error.cause {
         EgressCause::Timeout { .. } => format!("nothing answers at {host} in time"),
-        EgressCause::NameUnknown => {
-            format!("the host {host} is not known; check api_url and the network")
+        EgressCause::NameUnknown { why } => {
+            format!("the host {host} is not known ({why}); check api_url and the network")
         }
         EgressCause::Unreachable { kind: ErrorKind::ConnectionRefused, .. } => format!(
             "the connection is refused by {host}; does the server run, and is api_url right?"

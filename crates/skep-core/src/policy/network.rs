@@ -65,6 +65,8 @@ pub struct AddressEntry {
 pub enum NetworkEntryError {
     #[error(transparent)]
     Host(#[from] HostError),
+    #[error("that is the address of a page: write the host alone, `{0}`")]
+    Address(String),
     #[error("`{0}` is no port: it is a number from 1 to 65535")]
     Port(String),
     #[error("`{0}` is a name: `private` lists addresses such as 10.0.5.7:8080")]
@@ -172,6 +174,9 @@ impl AddressEntry {
 
 /// `host`, `host:port`, `[v6]`, `[v6]:port`, or a bare address of version 6.
 fn split_port(text: &str) -> Result<(&str, Option<u16>), NetworkEntryError> {
+    if let Some((_, host)) = text.split_once("://") {
+        return Err(NetworkEntryError::Address(host.split('/').next().unwrap_or(host).to_owned()));
+    }
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if host.ends_with(']') || !host.contains(':') => (host, port),
         _ => return Ok((text, None)),

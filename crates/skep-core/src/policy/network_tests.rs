@@ -140,6 +140,8 @@ fn network_wrong_entries_are_refused_with_a_reason() {
         assert!(HostEntry::parse(text).is_err(), "{text:?}");
         assert!(AddressEntry::parse(text).is_err(), "{text:?}");
     }
+    let page = HostEntry::parse("https://example.org:8443/path").unwrap_err().to_string();
+    assert_eq!(page, "that is the address of a page: write the host alone, `example.org:8443`");
     let private = |text: &str| AddressEntry::parse(text).unwrap_err();
     assert!(matches!(private("db.internal:80"), NetworkEntryError::NotAnAddress(_)));
     assert!(matches!(private("8.8.8.8"), NetworkEntryError::Public(_)));

@@ -29,8 +29,8 @@ pub enum EgressCause {
     AddressRefused { address: IpAddr },
     /// It leads to a port that the hive itself listens on.
     OwnDoor { address: IpAddr },
-    /// Nobody knows an address of the name.
-    NameUnknown,
+    /// Nobody knows an address of the name, or nobody could be asked.
+    NameUnknown { why: String },
     /// No address of the host accepts a connection.
     Unreachable { kind: io::ErrorKind, why: String },
     /// No connection within this time.
@@ -46,13 +46,27 @@ impl EgressError {
         Self { host: host.clone(), port, cause }
     }
 
+    /// What a resolver found, where that is an address at all.
+    pub(crate) fn unless_found(
+        host: &Host,
+        port: u16,
+        found: io::Result<Vec<IpAddr>>,
+    ) -> Result<Vec<IpAddr>, Self> {
+        let why = match found {
+            Ok(addresses) if !addresses.is_empty() => return Ok(addresses),
+            Ok(_) => "it has none".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        Err(Self::new(host, port, EgressCause::NameUnknown { why }))
+    }
+
     /// Stable, for programs.
     pub fn code(&self) -> &'static str {
         match self.cause {
             EgressCause::HostUnlisted => "host_unlisted",
             EgressCause::HostDenied { .. } => "host_denied",
             EgressCause::AddressRefused { .. } | EgressCause::OwnDoor { .. } => "address_refused",
-            EgressCause::NameUnknown => "name_unknown",
+            EgressCause::NameUnknown { .. } => "name_unknown",
             EgressCause::Unreachable { .. } => "unreachable",
             EgressCause::Timeout { .. } => "connect_timeout",
             EgressCause::RateLimited(_) => "rate_limited",
@@ -91,10 +105,10 @@ impl EgressError {
                 let shown = Host::of_address(*address);
                 format!("{shown}:{port} is a door of this hive; an agent uses its tools instead")
             }
-            EgressCause::NameUnknown => {
-                "no address of that name is known; check its spelling and the name server here"
-                    .to_owned()
-            }
+            EgressCause::NameUnknown { why } => format!(
+                "no address of that name is known ({why}); check its spelling and the name server \
+                 here"
+            ),
             EgressCause::Unreachable { why, .. } => {
                 format!("{why}; check whether the server runs and the port is right")
             }

@@ -3,10 +3,17 @@
 //! Every hop of a redirect is judged like the first address. The caller reads the body in pieces
 //! and gets at most as many bytes as it asked for; nothing is decompressed here.
 //!
-//! ```ignore
-//! let address = WebAddress::parse(url)?;
-//! let mut page = hub.of(agent, &rules).fetch(FetchRequest::get(address)).await?;
-//! while let Some(piece) = page.chunk().await? { … }
+//! ```
+//! # use skep_core::policy::host::WebAddress;
+//! # use skep_guard::egress::{Egress, FetchRequest};
+//! async fn size(egress: &Egress, url: &str) -> Result<usize, Box<dyn std::error::Error>> {
+//!     let mut page = egress.fetch(FetchRequest::get(WebAddress::parse(url)?)).await?;
+//!     let mut bytes = 0;
+//!     while let Some(piece) = page.chunk().await? {
+//!         bytes += piece.len();
+//!     }
+//!     Ok(bytes)
+//! }
 //! ```
 
 use std::time::Duration;

@@ -178,15 +178,11 @@ impl Judge {
             Host::Address(address) => return Ok(vec![address.to_canonical()]),
             Host::Name(name) => name,
         };
-        let failed = |cause| EgressError::new(host, port, cause);
         // Never closed; whoever waits here too long runs into the deadline.
         let _place = self.lookups.acquire().await;
-        let found = self.way.resolver.resolve(name).await.unwrap_or_default();
-        let addresses: Vec<IpAddr> = found.iter().map(IpAddr::to_canonical).collect();
-        match addresses.is_empty() {
-            true => Err(failed(EgressCause::NameUnknown)),
-            false => Ok(addresses),
-        }
+        let found = self.way.resolver.resolve(name).await;
+        let addresses = EgressError::unless_found(host, port, found)?;
+        Ok(addresses.iter().map(IpAddr::to_canonical).collect())
     }
 
     /// Whether an address of the host may be dialled.

@@ -247,16 +247,13 @@ async fn walls_watch_64_children_with_one_thread() {
     fs::create_dir(&work).unwrap();
     let mut keeper = keeper(&work, 64).await;
     assert_eq!(heard(&mut keeper).await.unwrap(), "ready");
-    let used = async |keeper: &mut DuplexChild| {
-        keeper.sender().send("").await.unwrap();
-        heard(keeper).await.unwrap().parse::<u32>().expect("one thread of that name")
-    };
-    let (begun, before) = (Instant::now(), used(&mut keeper).await);
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    let (milliseconds, elapsed) = (used(&mut keeper).await - before, begun.elapsed().as_millis());
-    let share = f64::from(milliseconds) * 100.0 / elapsed as f64;
-    eprintln!("watchdog of 64 children: {milliseconds} ms in {elapsed} ms, {share:.1} % of a core");
-    assert!(share < 25.0, "{share} %");
+    let mut shares = Vec::new();
+    for _ in 0..3 {
+        shares.push(heard(&mut keeper).await.unwrap().parse::<f64>().unwrap());
+    }
+    eprintln!("watchdog of 64 children: {shares:?} % of a core, second by second");
+    shares.sort_by(f64::total_cmp);
+    assert!(shares[1] < 12.0, "{shares:?} %");
     keeper.end().await.unwrap();
 }
 
