@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use skep_guard::duplex::{DuplexProgram, DuplexRecords};
+use skep_guard::network::RoomNetwork;
 use skep_guard::sandbox::{Level, Sandbox, SandboxRoom, Settings};
 
 #[tokio::main]
@@ -19,7 +20,7 @@ async fn main() {
     let count: u32 = arguments.next().unwrap().parse().unwrap();
     let sandbox = Sandbox::new(Settings::new(Level::Confined, Vec::new()));
     let records = DuplexRecords::new(workspace.join("../children"));
-    let room = SandboxRoom { workspace, read_only: Vec::new() };
+    let room = SandboxRoom { workspace, read_only: Vec::new(), network: RoomNetwork::None };
     let mut children = Vec::new();
     for number in 0..count {
         let script = vec!["-c".into(), "echo up; exec cat".into()];

@@ -19,10 +19,11 @@ use tokio::process::{ChildStderr, ChildStdin};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::network::{ChildNetwork, Contact};
 use crate::process::{
     self, Captured, Ending, ListeningPace, LiveOutput, ProcessError, StartedChild,
 };
-use crate::sandbox::{Inside, Measured, PreparedProgram, Sandbox, SandboxError, SandboxRoom};
+use crate::sandbox::{self, Inside, Measured, PreparedProgram, Sandbox, SandboxError, SandboxRoom};
 use lines::{LineQueue, LineReader};
 use record::ChildRecord;
 
@@ -78,6 +79,8 @@ pub struct DuplexEnd {
     pub ending: Ending,
     /// What it said on standard error.
     pub last_words: Captured,
+    /// Hosts that it asked for.
+    pub contacts: Vec<Contact>,
 }
 
 impl DuplexChild {
@@ -92,8 +95,12 @@ impl DuplexChild {
         let failed = |source| ProcessError::Start { program: name.clone(), source };
         let words = std::iter::once(program).chain(arguments).collect();
         let inside = Inside::program(words, environment, descriptors);
-        let PreparedProgram { invocation, wall, measured } = sandbox.prepare(inside, room).await?;
-        let mut child = process::start(&invocation, Stdio::piped(), wall).await?;
+        let prepared = sandbox.prepare(inside, room).await?;
+        let PreparedProgram { invocation, wall, measured, network } = prepared;
+        let mut child = match process::start(&invocation, Stdio::piped(), wall).await {
+            Ok(child) => child,
+            Err(error) => return Err(sandbox::unstarted(error, network).await),
+        };
         let record = record(&child).map_err(failed)?;
         let pid = u32::try_from(child.identity().0).unwrap_or(0);
         let (Some(input), Some(output), Some(errors)) = child.pipes() else {
@@ -101,7 +108,7 @@ impl DuplexChild {
         };
         let (sender, queue) = lines::queue(line_bytes);
         let stop = CancellationToken::new();
-        let supervisor = Supervisor { child, input, errors, queue, measured, record };
+        let supervisor = Supervisor { child, input, errors, queue, measured, network, record };
         let supervisor = tokio::spawn(supervisor.until_end(stop.clone()));
         let lines = LineReader::new(output, line_bytes);
         Ok(Self { pid, lines, sender, stop: stop.drop_guard(), supervisor })
@@ -129,7 +136,11 @@ impl DuplexChild {
         match self.supervisor.await {
             Ok(end) => end,
             // The runtime shuts down; what is dropped is killed.
-            Err(_) => Ok(DuplexEnd { ending: Ending::Cancelled, last_words: Captured::default() }),
+            Err(_) => Ok(DuplexEnd {
+                ending: Ending::Cancelled,
+                last_words: Captured::default(),
+                contacts: Vec::new(),
+            }),
         }
     }
 }
@@ -141,12 +152,13 @@ struct Supervisor {
     errors: ChildStderr,
     queue: LineQueue,
     measured: Option<Measured>,
+    network: Option<ChildNetwork>,
     record: ChildRecord,
 }
 
 impl Supervisor {
     async fn until_end(self, stop: CancellationToken) -> Result<DuplexEnd, ProcessError> {
-        let Self { child, input, errors, queue, measured, record } = self;
+        let Self { child, input, errors, queue, measured, network, record } = self;
         let said = LiveOutput::default();
         let streams = async {
             let told = stop.run_until_cancelled(queue.write_to(input));
@@ -162,6 +174,7 @@ impl Supervisor {
         };
         let ending = child.follow(streams, until).await;
         drop((measured, record));
-        Ok(DuplexEnd { ending: ending?, last_words: said.so_far() })
+        let contacts = network.map_or_else(Vec::new, |network| network.contacts());
+        Ok(DuplexEnd { ending: ending?, last_words: said.so_far(), contacts })
     }
 }

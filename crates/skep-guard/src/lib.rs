@@ -18,6 +18,7 @@ pub mod http;
 pub mod limits;
 pub mod lock;
 pub mod memory;
+pub mod network;
 pub mod process;
 mod process_table;
 pub mod random;

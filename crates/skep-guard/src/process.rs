@@ -62,6 +62,8 @@ pub struct JobOutput {
     pub ending: Ending,
     pub stdout: Captured,
     pub stderr: Captured,
+    /// Hosts that a confined command asked for.
+    pub contacts: Vec<crate::network::Contact>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -234,7 +236,8 @@ pub(crate) async fn run_behind(
         }
     };
     let ending = child.follow(streams, until).await?;
-    Ok(JobOutput { ending, stdout: captured.0.so_far(), stderr: captured.1.so_far() })
+    let (stdout, stderr) = (captured.0.so_far(), captured.1.so_far());
+    Ok(JobOutput { ending, stdout, stderr, contacts: Vec::new() })
 }
 
 /// A child that was started, with everything below it. Dropped, all of it is killed.

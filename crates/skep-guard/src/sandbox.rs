@@ -20,12 +20,14 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use crate::disk::{self, BelowFloor};
+use crate::network::{ChildNetwork, RoomNetwork};
 use crate::process::{self, Job, JobOutput, LiveOutput, ProcessError};
 use crate::size::Sizes;
 use crate::workspace::Workspace;
 
 pub use arguments::HOME;
 pub(crate) use prepare::{Inside, Measured, PreparedProgram};
+use trial::TrialNetwork;
 pub use trial::{Check, Report};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,6 +89,7 @@ pub struct SandboxRoom {
     pub workspace: PathBuf,
     /// Shown read-only; the workspace may lie inside.
     pub read_only: Vec<PathBuf>,
+    pub network: RoomNetwork,
 }
 
 /// A command line for the shell.
@@ -100,9 +103,9 @@ pub struct ShellCommand {
 #[derive(Debug)]
 pub struct Sandbox {
     settings: Settings,
-    /// Filled once the trial has passed; a trial that failed is made again. Shared with the
-    /// variants, whose walls are the same.
-    passed: Arc<OnceCell<Report>>,
+    /// Filled once the trial has passed, without and with a network of ours; a trial that failed is
+    /// made again. Shared with the variants, whose walls are the same.
+    passed: Arc<[OnceCell<Report>; 2]>,
     /// Of the workspaces; shared with the variants too.
     sizes: Arc<Sizes>,
 }
@@ -184,7 +187,7 @@ impl Sandbox {
 
     /// Tries the walls and says of each whether it stands.
     pub async fn probe(&self) -> Report {
-        trial::run(self).await
+        trial::run(self, TrialNetwork::Proxy).await
     }
 
     /// Runs a command to its end. Cancelling or dropping ends everything it started. Its standard
@@ -210,16 +213,21 @@ impl Sandbox {
         run_prepared(command, prepared, live, cancel).await
     }
 
-    /// Whether a command would run: the trial is made unless it has passed before.
-    pub async fn ready(&self) -> Result<(), SandboxError> {
+    /// Whether a command would run with this network: the trial is made unless it has passed
+    /// before.
+    pub async fn ready(&self, network: &RoomNetwork) -> Result<(), SandboxError> {
         if self.settings.level == Level::Host {
             return Ok(());
         }
+        let tried = match network {
+            RoomNetwork::Proxy(_) => TrialNetwork::Proxy,
+            RoomNetwork::None | RoomNetwork::Full => TrialNetwork::None,
+        };
         let passed = async {
-            let report = Box::pin(self.probe()).await;
+            let report = Box::pin(trial::run(self, tried)).await;
             if report.holds() { Ok(report) } else { Err(report.refusal()) }
         };
-        self.passed.get_or_try_init(|| passed).await.map(drop)
+        self.passed[tried as usize].get_or_try_init(|| passed).await.map(drop)
     }
 }
 
@@ -229,21 +237,37 @@ async fn run_prepared(
     live: &LiveOutput,
     cancel: &CancellationToken,
 ) -> Result<JobOutput, SandboxError> {
-    let PreparedProgram { invocation, wall, measured } = prepared;
+    let PreparedProgram { invocation, wall, measured, network } = prepared;
     let job = Job {
         invocation,
         input: Vec::new(),
         output_bytes: command.output_bytes,
         timeout: Some(command.timeout),
     };
-    let output = process::run_behind(job, wall, live, cancel).await?;
+    let mut output = match process::run_behind(job, wall, live, cancel).await {
+        Ok(output) => output,
+        Err(error) => return Err(unstarted(error, network).await),
+    };
     drop(measured);
+    output.contacts = network.map_or_else(Vec::new, |network| network.contacts());
     // The command's own standard error is its standard output: this is bubblewrap speaking.
     match output.stderr.bytes.strip_prefix(b"bwrap: ") {
         Some(said) if output.stdout.bytes.is_empty() => {
             Err(broken(String::from_utf8_lossy(said).trim()))
         }
         _ => Ok(output),
+    }
+}
+
+/// Why a program did not start, as far as its network can tell.
+pub(crate) async fn unstarted(error: ProcessError, network: Option<ChildNetwork>) -> SandboxError {
+    let Some(network) = network else { return error.into() };
+    match network.failure().await {
+        Some(what) => {
+            let (ProcessError::Start { source, .. } | ProcessError::Follow { source, .. }) = error;
+            SandboxError::Down { failed: format!("{what}: {source}"), remedy: trial::USERS }
+        }
+        None => error.into(),
     }
 }
 

@@ -9,6 +9,7 @@ use skep_core::policy::{AgentReach, Class};
 use skep_core::provider::ToolSpec;
 use skep_core::settings::{SandboxLevel, SandboxSettings};
 use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer, ToolContext};
+use skep_guard::network::RoomNetwork;
 use skep_guard::process::{Captured, Ending, JobOutput};
 use skep_guard::sandbox::{CommandLimits, Level, Sandbox, SandboxRoom, ShellCommand};
 
@@ -173,8 +174,9 @@ async fn start(
     context: &ToolContext,
 ) -> Answered {
     let sandbox = sandbox_of(sandbox, &context.sandbox);
-    sandbox.ready().await.map_err(|error| error.to_string())?;
-    let job = jobs.start(context, sandbox, command, room(context))?;
+    let room = room(context);
+    sandbox.ready(&room.network).await.map_err(|error| error.to_string())?;
+    let job = jobs.start(context, sandbox, command, room)?;
     let text = format!(
         "started {0}. It runs until it ends, is stopped, or this session ends; at most {1} run at \
          the same time. Its output: bash {{\"output_of\": \"{0}\"}}; its end: bash {{\"stop\": \
@@ -214,6 +216,7 @@ fn room(context: &ToolContext) -> SandboxRoom {
     SandboxRoom {
         workspace: context.workspace.clone(),
         read_only: context.read_only().cloned().collect(),
+        network: RoomNetwork::None,
     }
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod growth;
+mod network;
 
 use std::ffi::CString;
 use std::fs;
@@ -27,6 +28,7 @@ fn main() {
             server(pid.parse().unwrap(), &secret);
         }
         ["sockets", port, path, name] => sockets(port.parse().unwrap(), path, name),
+        ["network", port, path] => network::network(port.parse().unwrap(), path),
         ["privileges"] => privileges(),
         ["descriptors"] => descriptors(),
         ["memory", "forked"] => memory_of_many(),

@@ -120,13 +120,18 @@ async fn end_recorded(record: PathBuf) -> io::Result<()> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::network::RoomNetwork;
     use crate::process_table::read_row;
     use crate::sandbox::{Level, Settings};
 
     async fn cat(folder: &std::path::Path) -> DuplexChild {
         let sandbox = Sandbox::new(Settings::new(Level::Host, Vec::new()));
         let script = vec!["-c".into(), "sleep 600 & cat".into()];
-        let room = SandboxRoom { workspace: folder.to_owned(), read_only: Vec::new() };
+        let room = SandboxRoom {
+            workspace: folder.to_owned(),
+            read_only: Vec::new(),
+            network: RoomNetwork::None,
+        };
         let records = DuplexRecords::new(folder.join("children"));
         records.start("a/b", &sandbox, DuplexProgram::new("sh", script), &room).await.unwrap()
     }

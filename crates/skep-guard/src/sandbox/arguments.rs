@@ -13,13 +13,14 @@ use super::entrance::{self, User};
 use super::prepare::{Form, Inside};
 use super::{SandboxRoom, Settings, filter};
 use crate::environment;
+use crate::network::RoomNetwork;
 use crate::size::Space;
 
 /// Programs and libraries of the system. Links among them are made again as links.
 const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt"];
 
 /// What programs need of `/etc` and what holds no secret.
-const ETC: [&str; 14] = [
+const ETC: [&str; 15] = [
     "/etc/alternatives",
     "/etc/ca-certificates",
     "/etc/ca-certificates.conf",
@@ -28,13 +29,20 @@ const ETC: [&str; 14] = [
     "/etc/ld.so.conf.d",
     "/etc/localtime",
     "/etc/mime.types",
-    "/etc/nsswitch.conf",
+    "/etc/pki/ca-trust/extracted",
     "/etc/pki/tls/certs",
     "/etc/protocols",
     "/etc/services",
+    "/etc/ssl/cert.pem",
     "/etc/ssl/certs",
     "/etc/ssl/openssl.cnf",
 ];
+
+/// Names come from the file of hosts and from DNS, whatever the machine asks besides.
+const NAME_SOURCES: &str = "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n\
+                            networks: files\nprotocols: files\nservices: files\n";
+/// Where the hive answers, see `network`.
+const NAME_SERVER: &str = "nameserver 127.0.0.1\noptions timeout:5 attempts:2\n";
 
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// `$HOME` of a confined command.
@@ -119,19 +127,24 @@ pub(super) fn staged(
 pub(super) fn line(
     settings: &Settings,
     user: User,
+    network: &RoomNetwork,
     shown: &[Shown],
     (inside, notice, leash): (&Inside, &str, RawFd),
     space: Space,
 ) -> Result<Line, String> {
     let mut line = Line { arguments: Vec::new(), handles: Vec::new() };
     line.add(["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"]);
+    if !matches!(network, RoomNetwork::None) {
+        // The one it is started in: made for it alone, or with `full` the machine's.
+        line.add(["--share-net"]);
+    }
     line.add(["--new-session", "--cap-drop", "ALL", "--hostname", "skep", "--clearenv"]);
     line.environment(settings);
     for (name, value) in &inside.environment {
         line.add(["--setenv", name, value]);
     }
     line.system();
-    line.etc(user).map_err(|error| error.to_string())?;
+    line.etc(user, network).map_err(|error| error.to_string())?;
     line.add(["--proc", "/proc", "--dev", "/dev"]);
     line.memory("/dev/shm", settings.limits.temporary_bytes);
     line.memory("/tmp", settings.limits.temporary_bytes);
@@ -222,14 +235,24 @@ impl Line {
         }
     }
 
-    fn etc(&mut self, user: User) -> io::Result<()> {
+    fn etc(&mut self, user: User, network: &RoomNetwork) -> io::Result<()> {
         for path in ETC.map(Path::new).into_iter().filter(|path| path.exists()) {
             self.add_paths("--ro-bind", path, path);
         }
         let (uid, gid) = (user.uid.as_raw(), user.gid.as_raw());
         self.data("/etc/passwd", &format!("agent:x:{uid}:{gid}::{HOME}:/bin/bash\n"))?;
         self.data("/etc/group", &format!("agent:x:{gid}:\n"))?;
-        self.data("/etc/hosts", "127.0.0.1 localhost skep\n::1 localhost\n")
+        self.data("/etc/hosts", "127.0.0.1 localhost skep\n::1 localhost\n")?;
+        self.data("/etc/nsswitch.conf", NAME_SOURCES)?;
+        match network {
+            RoomNetwork::None => Ok(()),
+            RoomNetwork::Proxy(_) => self.data("/etc/resolv.conf", NAME_SERVER),
+            // By its text: the file is often a link to where nothing is shown.
+            RoomNetwork::Full => {
+                let servers = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+                self.data("/etc/resolv.conf", &servers)
+            }
+        }
     }
 
     /// A small file made of text.

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::cgroup::Group;
 use crate::disk;
+use crate::network::{ChildNetwork, NetworkEntrance, RoomNetwork};
 use crate::process::{Invocation, Wall};
 use crate::size::{Size, Sizes, Space};
 use crate::watchdog::Ceiling;
@@ -61,7 +62,7 @@ impl Inside {
         let environment = self.environment;
         let invocation = Invocation { program, arguments: words, directory, environment };
         let wall = Wall { handles: self.handles, ..Wall::default() };
-        PreparedProgram { invocation, wall, measured: None }
+        PreparedProgram { invocation, wall, measured: None, network: None }
     }
 }
 
@@ -71,6 +72,8 @@ pub(crate) struct PreparedProgram {
     pub wall: Wall,
     /// To be kept until the program has ended.
     pub measured: Option<Measured>,
+    /// As long; absent where the hive answers nothing.
+    pub network: Option<ChildNetwork>,
 }
 
 /// Measures the workspace when the program is over, also when nobody waited for that.
@@ -96,7 +99,7 @@ impl Sandbox {
         if self.settings.level == Level::Host {
             return Ok(inside.on_host(room.workspace.clone()));
         }
-        self.ready().await?;
+        self.ready(&room.network).await?;
         self.prepare_walls(inside, room).await
     }
 
@@ -123,10 +126,17 @@ impl Sandbox {
         let notice = size.map_or_else(String::new, |size| notice(size, space, limits));
         let (end, leash) = std::io::pipe().map_err(|error| broken(&error.to_string()))?;
         let parts = (&inside, notice.as_str(), end.as_raw_fd());
-        let line = arguments::line(&self.settings, named, &shown, parts, space);
+        let line = arguments::line(&self.settings, named, &room.network, &shown, parts, space);
         let mut line = line.map_err(|why| broken(&why))?;
         line.handles.push(end.into());
         line.handles.extend(inside.handles);
+        let (network_entrance, network) = match &room.network {
+            RoomNetwork::Proxy(egress) => {
+                let made = ChildNetwork::open(egress).map_err(|why| broken(&why))?;
+                (Some(made.0), Some(made.1))
+            }
+            RoomNetwork::None | RoomNetwork::Full => (None, None),
+        };
         let joined = group.clone();
         let enter = entrance::SandboxEntrance::new(user, staging, limits);
         let enter = enter.map_err(|why| broken(&why))?;
@@ -139,6 +149,8 @@ impl Sandbox {
         let wall = Wall {
             enter: Some(Box::new(move || {
                 joined.as_ref().map_or(Ok(()), |group| group.join())?;
+                // Before the rights are given up that it takes.
+                network_entrance.as_ref().map_or(Ok(()), NetworkEntrance::enter)?;
                 enter.enter()
             })),
             handles: line.handles,
@@ -146,7 +158,7 @@ impl Sandbox {
             ceiling: Some(Ceiling { group, ..ceiling(limits, &room, size) }),
         };
         let measured = Measured { sizes: Arc::clone(&self.sizes), workspace: room.workspace };
-        Ok(PreparedProgram { invocation, wall, measured: Some(measured) })
+        Ok(PreparedProgram { invocation, wall, measured: Some(measured), network })
     }
 
     /// The room by its real paths, when it shows nothing that is hidden.
@@ -162,7 +174,7 @@ impl Sandbox {
                 return Err(broken(&format!("it would show {}", hidden.display())));
             }
         }
-        Ok(SandboxRoom { workspace, read_only })
+        Ok(SandboxRoom { workspace, read_only, network: room.network.clone() })
     }
 }
 

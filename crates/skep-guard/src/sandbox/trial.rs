@@ -1,15 +1,22 @@
 //! The trial: a command in the sandbox tells what it can see and do, and we judge.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
+use skep_core::BoxFuture;
+use skep_core::policy::host::HostName;
+use skep_core::policy::network::{HostEntry, NetworkRules};
 use tokio_util::sync::CancellationToken;
 
 use super::{INSTALL, Inside, Level, Sandbox, SandboxError, SandboxRoom, ShellCommand};
+use crate::egress::{EgressHub, NameResolver};
+use crate::network::RoomNetwork;
 use crate::process::{Ending, JobOutput, LiveOutput};
 use crate::random;
 
@@ -31,10 +38,16 @@ pub struct Check {
 
 /// Prints `name=value` lines. Each line is a fact; none of them is an opinion.
 const SCRIPT: &str = r#"
-canary=$1 port=$2; shift 2
+canary=$1 port=$2 datagrams=$3 listed=$4; shift 4
 echo "canary=$(cat "$canary" 2>/dev/null)"
 echo "hidden=$(for path in "$@"; do ls -A "$path" 2>/dev/null; done | head -n 3 | tr '\n' ' ')"
 (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && echo loopback=reached || echo loopback=refused
+(echo x >"/dev/udp/127.0.0.1/$datagrams") 2>/dev/null
+if [ -n "$listed" ]; then
+  (exec 3<>"/dev/tcp/$listed/80"; printf 'GET / HTTP/1.1\r\nHost: x.invalid\r\n\r\n' >&3
+   IFS=$' \r' read -r -t 5 _ code _ <&3; echo "listed=$code")
+  (exec 3<>"/dev/tcp/x$listed/80") && echo unlisted=reached
+fi 2>/dev/null
 echo "interfaces=$(tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' \n')"
 for kind in pid net mnt ipc uts user; do echo "ns_$kind=$(readlink "/proc/self/ns/$kind")"; done
 echo "processes=$(ls /proc | grep -c '^[0-9]')"
@@ -52,11 +65,19 @@ echo "descriptors=$open"
 echo "limits=$(ulimit -u) $(ulimit -n) $(ulimit -c)"
 unshare --user true 2>/dev/null && echo nested=made
 chmod u+s trial-write 2>/dev/null && echo lent=made
+mapfile -d '' -t words </proc/1/cmdline
+for word in "${words[@]:1}"; do
+  [ "$word" = -- ] && break
+  echo "argument=$word"
+done
 echo end=reached
 "#;
 
 /// The wall against descriptors that the hive was started with.
 const INHERITED: &str = "descriptors";
+
+/// The only fact of several lines.
+const ARGUMENTS: &str = "argument";
 
 const NAMESPACES: [&str; 6] = ["pid", "net", "mnt", "ipc", "uts", "user"];
 /// Bubblewrap, two shells and what a pipe of the script starts.
@@ -66,10 +87,43 @@ const DESCRIPTORS: &str = "It needs a kernel that closes descriptors when a prog
                            (`close_range`); this one was told not to. Start the hive without the \
                            filter of system calls that stands around it; then try again";
 
-const USERS: &str = "Allow unprivileged user namespaces: `sysctl -w \
-                     kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000`, on Ubuntu \
-                     24.04 and later also `sysctl -w \
-                     kernel.apparmor_restrict_unprivileged_userns=0`; then try again";
+pub(super) const USERS: &str = "Allow unprivileged user namespaces: `sysctl -w \
+     kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000 \
+     user.max_net_namespaces=10000`, on Ubuntu 24.04 and later also \
+     `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`; then try again";
+
+/// Whether the hive answers in the network that is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TrialNetwork {
+    None,
+    Proxy,
+}
+
+/// The host that the trial lists. Nobody has such a name, and it is never looked up: the trial
+/// asks it for another host, which the hive refuses.
+const LISTED: &str = "skep-trial.invalid";
+
+struct NoNames;
+
+impl NameResolver for NoNames {
+    fn resolve<'a>(&'a self, _: &'a HostName) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+}
+
+impl TrialNetwork {
+    fn network(self) -> Result<RoomNetwork, String> {
+        match self {
+            Self::None => Ok(RoomNetwork::None),
+            Self::Proxy => {
+                let listed = HostEntry::parse(LISTED).map_err(|error| error.to_string())?;
+                let rules = NetworkRules { hosts: vec![listed], ..NetworkRules::default() };
+                let hub = EgressHub::new(Arc::new(NoNames));
+                Ok(RoomNetwork::Proxy(hub.of(0, &Arc::new(rules))))
+            }
+        }
+    }
+}
 
 impl Report {
     pub fn holds(&self) -> bool {
@@ -102,13 +156,13 @@ impl Report {
     }
 }
 
-pub(super) async fn run(sandbox: &Sandbox) -> Report {
+pub(super) async fn run(sandbox: &Sandbox, network: TrialNetwork) -> Report {
     let level = sandbox.level();
     if level == Level::Host {
         let detail = "commands run on the host with all rights of this hive".to_owned();
         return Report { level, checks: vec![Check { name: "host", holds: false, detail }] };
     }
-    let (ran, connected) = match tried(sandbox).await {
+    let tried = match tried(sandbox, network).await {
         Ok(tried) => tried,
         Err(SandboxError::Missing { why, .. }) => {
             let checks = vec![Check { name: "bubblewrap", holds: false, detail: why }];
@@ -116,42 +170,60 @@ pub(super) async fn run(sandbox: &Sandbox) -> Report {
         }
         Err(error) => return failed(level, error.to_string()),
     };
-    let facts = Facts::read(&ran);
+    let ran = &tried.output;
+    let facts = Facts::read(ran);
     if facts.get("end") != "reached" {
         let said = String::from_utf8_lossy(&ran.stdout.bytes).trim().to_owned();
         return failed(level, format!("the trial ended early: {:?} {said}", ran.ending));
     }
-    Report { level, checks: facts.judge(sandbox, connected) }
+    Report { level, checks: facts.judge(sandbox, &tried, network) }
 }
 
 fn failed(level: Level, detail: String) -> Report {
     Report { level, checks: vec![Check { name: "start", holds: false, detail }] }
 }
 
+/// What came of the script, and what was seen from outside.
+struct Tried {
+    output: JobOutput,
+    /// A connection or a datagram came to where we listen.
+    connected: bool,
+    /// For bubblewrap.
+    arguments: Vec<OsString>,
+}
+
 /// Runs the script in a workspace of its own, beside a file it must not read.
-async fn tried(sandbox: &Sandbox) -> Result<(JobOutput, bool), SandboxError> {
+async fn tried(sandbox: &Sandbox, network: TrialNetwork) -> Result<Tried, SandboxError> {
     let broken = |error: io::Error| super::broken(&format!("no place for the trial: {error}"));
     let place = Place::make().map_err(broken)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(broken)?;
     listener.set_nonblocking(true).map_err(broken)?;
+    let datagrams = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(broken)?;
+    datagrams.set_nonblocking(true).map_err(broken)?;
     // As if the hive had been started with it. Every other child closes it like this one does.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let inherited = rustix::fs::open(&place.0, flags, Mode::empty());
     let inherited = inherited.map_err(|errno| broken(errno.into()))?;
     let port = listener.local_addr().map_err(broken)?.port();
-    let mut words = vec![quoted(&place.canary().to_string_lossy()), port.to_string()];
+    let unseen = datagrams.local_addr().map_err(broken)?.port();
+    let listed = if network == TrialNetwork::Proxy { LISTED } else { "" };
+    let mut words = vec![quoted(&place.canary().to_string_lossy())];
+    words.extend([port.to_string(), unseen.to_string(), quoted(listed)]);
     words.extend(sandbox.settings.hidden.iter().map(|path| quoted(&path.to_string_lossy())));
     let command = ShellCommand {
         line: format!("set -- {}\n{SCRIPT}", words.join(" ")),
         timeout: Duration::from_secs(20),
         output_bytes: 64 * 1024,
     };
-    let room = SandboxRoom { workspace: place.work(), read_only: Vec::new() };
+    let network = network.network().map_err(|why| super::broken(&why))?;
+    let room = SandboxRoom { workspace: place.work(), read_only: Vec::new(), network };
     let prepared = sandbox.prepare_walls(Inside::line(command.line.clone()), &room).await?;
+    let arguments = prepared.invocation.arguments.clone();
     let (live, cancel) = (LiveOutput::default(), CancellationToken::new());
     let output = super::run_prepared(command, prepared, &live, &cancel).await?;
     drop(inherited);
-    Ok((output, listener.accept().is_ok()))
+    let connected = listener.accept().is_ok() || datagrams.recv(&mut [0; 8]).is_ok();
+    Ok(Tried { output, connected, arguments })
 }
 
 fn quoted(text: &str) -> String {
@@ -166,15 +238,22 @@ impl Facts {
             return Self(HashMap::new());
         }
         let text = String::from_utf8_lossy(&output.stdout.bytes);
-        let pairs = text.lines().filter_map(|line| line.split_once('='));
-        Self(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+        let mut facts: HashMap<String, String> = HashMap::new();
+        for (name, value) in text.lines().filter_map(|line| line.split_once('=')) {
+            let fact = facts.entry(name.to_owned()).or_default();
+            match (name, fact.is_empty()) {
+                (ARGUMENTS, false) => fact.extend(["\n", value]),
+                _ => value.clone_into(fact),
+            }
+        }
+        Self(facts)
     }
 
     fn get(&self, name: &str) -> &str {
         self.0.get(name).map_or("", String::as_str)
     }
 
-    fn judge(&self, sandbox: &Sandbox, connected: bool) -> Vec<Check> {
+    fn judge(&self, sandbox: &Sandbox, tried: &Tried, network: TrialNetwork) -> Vec<Check> {
         let check = |name, holds, good: &str, bad: String| Check {
             name,
             holds,
@@ -185,10 +264,9 @@ impl Facts {
         let is_zero = |set: &&str| self.get(set).parse() == Ok(0_u64);
         let privileges = ["CapPrm", "CapEff", "CapBnd"].iter().all(is_zero)
             && self.get("NoNewPrivs") == "1"
-            && self.get("Seccomp") == "2"
             && !matches!(self.get("uid"), "" | "0")
-            && self.get("nested").is_empty()
-            && self.get("lent").is_empty();
+            && self.get("nested").is_empty();
+        let filtered = self.get("Seccomp") == "2" && self.get("lent").is_empty();
         let limits = &sandbox.settings.limits;
         let limited = self.get("limits").split(' ').map(|limit| limit.parse::<u64>());
         let limited: Vec<u64> = limited.map(|limit| limit.unwrap_or(u64::MAX)).collect();
@@ -200,13 +278,14 @@ impl Facts {
             check(name, found.is_empty(), good, format!("{bad}: {}", found.trim()))
         };
         let (loopback, interfaces) = (self.get("loopback"), self.get("interfaces"));
-        let alone = !connected && loopback == "refused" && interfaces == "lo";
+        let alone = !tried.connected && loopback == "refused" && interfaces == "lo";
         let read = "a file outside the workspace was read".to_owned();
         let shared_text = format!("shared with the server: {}", shared.join(", "));
         let rights = format!("uid {}, capabilities {}", self.get("uid"), self.get("CapEff"));
         let visible = format!("{processes} processes are visible");
         let writes = self.get("workspace") == "written";
-        vec![
+        let lost = self.lost(&tried.arguments);
+        let mut checks = vec![
             check("files outside", self.get("canary").is_empty(), "not readable", read),
             empty("hive home", "hidden", "not visible", "visible"),
             check(
@@ -218,11 +297,37 @@ impl Facts {
             check("server", processes <= MOST_PROCESSES, "not visible", visible),
             check("namespaces", shared.is_empty(), "all its own", shared_text),
             check("privileges", privileges, "none, and none to gain", rights),
+            check("system calls", filtered, "filtered", "are not filtered".to_owned()),
+            check(
+                "arguments",
+                lost.is_empty(),
+                "all taken by bubblewrap",
+                format!("not taken by bubblewrap: {}", lost[..lost.len().min(4)].join(" ")),
+            ),
             empty("system files", "wrote", "read-only", "written"),
             check("workspace", writes, "writable", "cannot be written".to_owned()),
             empty(INHERITED, "descriptors", "none inherited", "inherited from the hive"),
             check("limits", holds, "set", format!("not as asked: {}", self.get("limits"))),
-        ]
+        ];
+        if network == TrialNetwork::Proxy {
+            let (listed, unlisted) = (self.get("listed"), self.get("unlisted"));
+            let refused = "a host that is not listed answers".to_owned();
+            let silent = format!("the hive does not answer inside: {listed}");
+            checks.extend([
+                check("unlisted hosts", unlisted.is_empty(), "do not answer", refused),
+                check("listeners", listed == "403", "the hive answers for listed hosts", silent),
+            ]);
+        }
+        checks
+    }
+
+    /// What we told bubblewrap and it was not started with.
+    fn lost(&self, arguments: &[OsString]) -> Vec<String> {
+        let told = arguments.iter().map(|argument| argument.to_string_lossy().into_owned());
+        let mut taken = self.get(ARGUMENTS).split('\n').peekable();
+        told.take_while(|argument| argument != "--")
+            .filter(|argument| taken.next_if(|taken| taken == argument).is_none())
+            .collect()
     }
 
     /// Also when either side cannot be told.

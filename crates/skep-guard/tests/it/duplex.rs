@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use skep_guard::duplex::{DuplexChild, DuplexProgram, DuplexRecords, LineError};
+use skep_guard::network::RoomNetwork;
 use skep_guard::process::Ending;
 use skep_guard::sandbox::{Level, Sandbox, SandboxRoom, Settings};
 
@@ -38,7 +39,7 @@ impl Host {
     async fn start_program(&self, program: DuplexProgram) -> DuplexChild {
         let records = DuplexRecords::new(self.home.path().join("children"));
         let workspace = self.home.path().to_owned();
-        let room = SandboxRoom { workspace, read_only: Vec::new() };
+        let room = SandboxRoom { workspace, read_only: Vec::new(), network: RoomNetwork::None };
         records.start("one", &self.sandbox, program, &room).await.unwrap()
     }
 }

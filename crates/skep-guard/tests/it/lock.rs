@@ -85,8 +85,7 @@ fn the_folder_of_the_file_removed_or_moved_opens_the_way_to_nobody() {
     let refused = Look::take(home.path(), &path).unwrap_err();
     assert!(matches!(refused, LockError::Held { .. }), "{refused}");
     drop(serving);
-    Look::take(home.path(), &path).unwrap();
-    InstanceLock::acquire(home.path(), &path).unwrap();
+    acquired_again(home.path(), &path);
 }
 
 /// A child that another test forks meanwhile has the file open until its exec.

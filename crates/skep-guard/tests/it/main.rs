@@ -1,6 +1,7 @@
 //! The guard against a real kernel: real children, sockets, locks and files.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod files_site;
 mod scene;
 mod web;
 
@@ -9,6 +10,7 @@ mod duplex;
 mod egress;
 mod floods;
 mod lock;
+mod network;
 mod process;
 mod socket;
 mod walls;

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use skep_guard::network::RoomNetwork;
 use skep_guard::process::JobOutput;
 use skep_guard::sandbox::{
     CommandLimits, Counting, Level, Sandbox, SandboxRoom, Settings, ShellCommand,
@@ -59,7 +60,7 @@ impl Scene {
     }
 
     pub fn room(&self) -> SandboxRoom {
-        SandboxRoom { workspace: self.work(), read_only: Vec::new() }
+        SandboxRoom { workspace: self.work(), read_only: Vec::new(), network: RoomNetwork::None }
     }
 
     pub async fn run(&self, line: &str) -> JobOutput {

@@ -12,6 +12,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use rustix::io::{FdFlags, fcntl_setfd};
+use skep_guard::network::RoomNetwork;
 use skep_guard::process::Ending;
 use skep_guard::sandbox::{Level, Sandbox, SandboxError, SandboxRoom, Settings, ShellCommand};
 use tokio_util::sync::CancellationToken;
@@ -101,7 +102,11 @@ async fn walls_show_settings_read_only() {
         timeout: Duration::from_secs(60),
         output_bytes: 4096,
     };
-    let room = SandboxRoom { workspace: scene.work(), read_only: vec![settings.clone()] };
+    let room = SandboxRoom {
+        workspace: scene.work(),
+        read_only: vec![settings.clone()],
+        network: RoomNetwork::None,
+    };
     let output = scene.sandbox.run(command, &room, &CancellationToken::new()).await.unwrap();
     let text = text(&output);
     assert!(text.starts_with("canary") && text.ends_with("here\nhostile\n"), "{text}");
@@ -349,7 +354,7 @@ async fn walls_refuse_a_workspace_that_would_show_what_is_hidden() {
         output_bytes: 1024,
     };
     let parent = scene.home.path().parent().unwrap().to_path_buf();
-    let room = SandboxRoom { workspace: parent, read_only: Vec::new() };
+    let room = SandboxRoom { workspace: parent, read_only: Vec::new(), network: RoomNetwork::None };
     let error = scene.sandbox.run(command, &room, &CancellationToken::new()).await.unwrap_err();
     assert!(matches!(error, SandboxError::Room { .. }), "{error}");
 }
@@ -378,7 +383,11 @@ async fn walls_hide_a_home_inside_a_folder_of_programs() {
         timeout: Duration::from_secs(20),
         output_bytes: 4096,
     };
-    let room = SandboxRoom { workspace: home.join("work"), read_only: Vec::new() };
+    let room = SandboxRoom {
+        workspace: home.join("work"),
+        read_only: Vec::new(),
+        network: RoomNetwork::None,
+    };
     let output = sandbox.run(command, &room, &CancellationToken::new()).await.unwrap();
     let said = text(&output);
     assert!(said.starts_with("greetings\nwork\ntouch: "), "{said}");

@@ -1,6 +1,7 @@
 //! Engines that a killed hive left.
 
 use skep_guard::duplex::{DuplexProgram, DuplexRecords};
+use skep_guard::network::RoomNetwork;
 use skep_guard::sandbox::{Level, Sandbox, SandboxRoom, Settings};
 use skep_testkit::processes;
 
@@ -12,7 +13,11 @@ async fn engine_children_of_a_killed_hive_end_before_turns_go_on() {
     let folder = tempfile::tempdir().unwrap();
     let children = folder.path().join("children");
     let sandbox = Sandbox::new(Settings::new(Level::Host, Vec::new()));
-    let room = SandboxRoom { workspace: folder.path().to_owned(), read_only: Vec::new() };
+    let room = SandboxRoom {
+        workspace: folder.path().to_owned(),
+        read_only: Vec::new(),
+        network: RoomNetwork::None,
+    };
     let records = DuplexRecords::new(children.clone());
     let mut left = Vec::new();
     for name in ["one", "two"] {

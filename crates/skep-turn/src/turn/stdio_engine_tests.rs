@@ -18,6 +18,7 @@ use skep_core::message::{Message, Meta, StopReason, Usage};
 use skep_core::policy::Class;
 use skep_core::settings::AgentSettings;
 use skep_guard::duplex::{DuplexProgram, DuplexRecords, LineSender};
+use skep_guard::network::RoomNetwork;
 use skep_guard::sandbox::{Level, Sandbox, SandboxRoom, Settings};
 use skep_testkit::locate;
 
@@ -95,7 +96,11 @@ impl Run {
         let engine = locate::fake_engine().unwrap();
         let program = DuplexProgram::new(engine, vec![self.folder.clone().into()]);
         let sandbox = Sandbox::new(Settings::new(Level::Host, Vec::new()));
-        let room = SandboxRoom { workspace: self.folder.clone(), read_only: Vec::new() };
+        let room = SandboxRoom {
+            workspace: self.folder.clone(),
+            read_only: Vec::new(),
+            network: RoomNetwork::None,
+        };
         let records = DuplexRecords::new(self.folder.join("children"));
         let name = self.request.session.as_str();
         let mut child = records.start(name, &sandbox, program, &room).await.unwrap();

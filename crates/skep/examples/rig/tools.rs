@@ -12,6 +12,7 @@ use skep_core::policy::{AgentReach, Class};
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::duplex::{DuplexProgram, DuplexRecords};
+use skep_guard::network::RoomNetwork;
 use skep_guard::process::{self, Invocation, Job};
 use skep_guard::sandbox::{Counting, Level, Sandbox, SandboxRoom, Settings};
 use skep_testkit::effects::Effects;
@@ -179,7 +180,11 @@ async fn child(arguments: Arguments, context: ToolContext) -> ToolAnswer {
     let sandbox = &SANDBOXES[usize::from(counting == "watchdog")];
     let program = context.workspace.join("unruly");
     let program = DuplexProgram::new(program, mode.split(' ').map(Into::into).collect());
-    let room = SandboxRoom { workspace: context.workspace.clone(), read_only: Vec::new() };
+    let room = SandboxRoom {
+        workspace: context.workspace.clone(),
+        read_only: Vec::new(),
+        network: RoomNetwork::None,
+    };
     let records = DuplexRecords::new(context.workspace.join("children"));
     let name = context.call.to_string();
     let mut child = match records.start(&name, sandbox, program, &room).await {

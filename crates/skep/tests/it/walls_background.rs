@@ -140,10 +140,14 @@ async fn walls_are_named_by_doctor_and_an_agent_without_them_is_shown() {
             good("server: not visible"),
             good("namespaces: all its own"),
             good("privileges: none, and none to gain"),
+            good("system calls: filtered"),
+            good("arguments: all taken by bubblewrap"),
             good("system files: read-only"),
             good("workspace: writable"),
             good("descriptors: none inherited"),
             good("limits: set"),
+            good("unlisted hosts: do not answer"),
+            good("listeners: the hive answers for listed hosts"),
         ]
     );
     let exposed = ("open".to_owned(), "main runs programs on the host, without walls".to_owned());

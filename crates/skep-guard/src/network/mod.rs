@@ -1,0 +1,84 @@
+//! The network of a confined program: a namespace of its own in which the hive answers.
+//!
+//! Names are answered here, and a connection goes on to its host only where the egress guard
+//! dials it. Nothing else leads out: no other address has a route, no other port a listener.
+
+mod connection;
+mod contact;
+mod hello;
+mod inflow;
+mod names;
+mod namespace;
+#[cfg(test)]
+mod network_tests;
+mod request;
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use crate::egress::Egress;
+pub(crate) use namespace::NetworkEntrance;
+
+pub use contact::{Contact, NetworkRefusal};
+
+/// What a confined program can reach.
+#[derive(Clone, Default)]
+pub enum RoomNetwork {
+    /// Its own loopback.
+    #[default]
+    None,
+    /// The hosts that an agent's rules list, through the hive.
+    Proxy(Arc<Egress>),
+    /// Whatever this machine reaches, its own ports among it: the operator has asked for it in so
+    /// many words.
+    Full,
+}
+
+impl fmt::Debug for RoomNetwork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "None",
+            Self::Proxy(_) => "Proxy",
+            Self::Full => "Full",
+        })
+    }
+}
+
+/// The hive's part of a program's network, for as long as the program runs. Dropped, it ends all
+/// connections.
+pub(crate) struct ChildNetwork {
+    switch: Arc<connection::Switch>,
+    /// One task, which owns those of all connections.
+    tasks: JoinSet<Option<&'static str>>,
+}
+
+impl ChildNetwork {
+    /// To be made before the program starts, which enters by the entrance.
+    pub fn open(egress: &Arc<Egress>) -> Result<(NetworkEntrance, Self), String> {
+        let (entrance, handover) = namespace::prepare(egress.rules())?;
+        let switch = Arc::new(connection::Switch::new(Arc::clone(egress)));
+        let mut tasks = JoinSet::new();
+        tasks.spawn({
+            let switch = Arc::clone(&switch);
+            async move {
+                match handover.listeners().await {
+                    Ok(listeners) => switch.serve(listeners).await,
+                    Err(why) => why,
+                }
+            }
+        });
+        Ok((entrance, Self { switch, tasks }))
+    }
+
+    /// What the program has asked for so far.
+    pub fn contacts(&self) -> Vec<Contact> {
+        self.switch.contacts.all()
+    }
+
+    /// Why there is no network, of a program that could not be started.
+    pub async fn failure(mut self) -> Option<&'static str> {
+        self.tasks.join_next().await.and_then(Result::ok).flatten()
+    }
+}
