@@ -253,6 +253,7 @@ impl Story {
             outcome: "done",
             took_ms: 1,
             bytes: 1,
+            contacts: Vec::new(),
         };
         let (id, name) = (CallId::new("a"), "x".to_owned());
         let asks = Block::ToolCall { id, name, arguments: json!({}) };
@@ -280,7 +281,7 @@ impl Story {
                 ),
                 call: CallId::new("a"),
                 state: CallState::Unknown,
-                audit: Some(audit),
+                audit: Some(Box::new(audit)),
             },
         ];
         let (turn, token) = (lease.turn.clone(), lease.token);

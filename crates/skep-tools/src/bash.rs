@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use skep_core::policy::network::NetworkRules;
 use skep_core::policy::{AgentReach, Class};
 use skep_core::provider::ToolSpec;
-use skep_core::settings::{SandboxLevel, SandboxSettings};
+use skep_core::settings::{AgentSettings, SandboxLevel, SandboxNetwork, SandboxSettings};
 use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer, ToolContext};
-use skep_guard::network::RoomNetwork;
+use skep_guard::egress::EgressHub;
+use skep_guard::network::{Contact, RoomNetwork};
 use skep_guard::process::{Captured, Ending, JobOutput};
 use skep_guard::sandbox::{CommandLimits, Level, Sandbox, SandboxRoom, ShellCommand};
 
@@ -27,13 +29,16 @@ const OUTPUT_BYTES: usize = 4 << 20;
 /// Kept of what a command in the background says: its beginning and its end.
 const BACKGROUND_BYTES: usize = 256 << 10;
 
+/// Hosts that are named to the model.
+const NAMED_HOSTS: usize = 40;
+
 const USE: &str = "bash takes command (text) with timeout_ms (a whole number) and background (true \
                    or false), or output_of (a job's id), or stop (a job's id)";
 
-#[derive(Debug)]
 pub struct BashTool {
     spec: ToolSpec,
     sandbox: Arc<Sandbox>,
+    hub: Arc<EgressHub>,
     jobs: Arc<Jobs>,
 }
 
@@ -56,11 +61,11 @@ enum Wish {
 }
 
 impl BashTool {
-    pub fn new(sandbox: Arc<Sandbox>) -> Self {
+    pub fn new(sandbox: Arc<Sandbox>, hub: Arc<EgressHub>) -> Self {
         let description = "Runs a command line with bash in the workspace, inside a sandbox: the \
-             workspace can be written, programs of the system can be used, there is no network. \
-             What it starts ends with it. Answers with its output and exit code. With background \
-             it answers at once with a job's id, and the command goes on until the session ends: \
+             workspace can be written, programs of the system can be used. What it starts ends \
+             with it. Answers with its output and exit code. With background it answers at \
+             once with a job's id, and the command goes on until the session ends: \
              output_of shows what the job has said so far and waits a little where that is \
              nothing new, stop ends it.";
         let properties = json!({
@@ -77,7 +82,7 @@ impl BashTool {
             "stop": text("Instead of command: the id of a job to end."),
         });
         let spec = spec("bash", description, properties, &[]);
-        Self { spec, sandbox, jobs: Arc::default() }
+        Self { spec, sandbox, hub, jobs: Arc::default() }
     }
 }
 
@@ -97,14 +102,22 @@ impl Tool for BashTool {
         &["Bash"]
     }
 
+    fn note(&self, agent: &AgentSettings) -> String {
+        reach(&agent.sandbox, &agent.policy.network)
+    }
+
     fn prepare(&self, arguments: Value) -> Result<Prepared, String> {
         let wish = wish(spec::read(arguments, USE)?)?;
         let (sandbox, jobs) = (Arc::clone(&self.sandbox), Arc::clone(&self.jobs));
+        let hub = Arc::clone(&self.hub);
         Ok(Box::new(move |context| {
             Box::pin(async move {
                 let answered = match wish {
-                    Wish::Run(command) => run(&sandbox, command, &context).await,
-                    Wish::Start(command) => start(&sandbox, &jobs, command, &context).await,
+                    Wish::Run(command) => run(&sandbox, &hub, command, &context).await,
+                    Wish::Start(command) => {
+                        let room = room(&context, &hub);
+                        start(&sandbox, &jobs, command, room, &context).await
+                    }
                     Wish::Look(id) => match jobs.find(&context, &id) {
                         Ok(job) => {
                             job.news(&context.cancel).await;
@@ -155,13 +168,20 @@ fn wish(arguments: Arguments) -> Result<Wish, String> {
 
 type Answered = Result<ToolAnswer, String>;
 
-async fn run(sandbox: &Sandbox, command: ShellCommand, context: &ToolContext) -> Answered {
+async fn run(
+    sandbox: &Sandbox,
+    hub: &EgressHub,
+    command: ShellCommand,
+    context: &ToolContext,
+) -> Answered {
     let sandbox = sandbox_of(sandbox, &context.sandbox);
-    let output = sandbox.run(command, &room(context), &context.cancel).await;
+    let output = sandbox.run(command, &room(context, hub), &context.cancel).await;
     let output = output.map_err(|error| error.to_string())?;
     // Off the async threads: a long output that is no text takes its time.
     let answered = tokio::task::spawn_blocking(move || match (answer(&output), output.ending) {
-        (ToolAnswer::Done { text, .. }, Ending::Cancelled) => ToolAnswer::Cut { text },
+        (ToolAnswer::Done { text, details, .. }, Ending::Cancelled) => {
+            ToolAnswer::Cut { text, details }
+        }
         (answer, _) => answer,
     });
     answered.await.map_err(|_| "the hive is shutting down".to_owned())
@@ -171,10 +191,10 @@ async fn start(
     sandbox: &Sandbox,
     jobs: &Jobs,
     command: ShellCommand,
+    room: SandboxRoom,
     context: &ToolContext,
 ) -> Answered {
     let sandbox = sandbox_of(sandbox, &context.sandbox);
-    let room = room(context);
     sandbox.ready(&room.network).await.map_err(|error| error.to_string())?;
     let job = jobs.start(context, sandbox, command, room)?;
     let text = format!(
@@ -212,12 +232,46 @@ fn look(job: &Background) -> ToolAnswer {
     }
 }
 
-fn room(context: &ToolContext) -> SandboxRoom {
+fn room(context: &ToolContext, hub: &EgressHub) -> SandboxRoom {
     SandboxRoom {
         workspace: context.workspace.clone(),
         read_only: context.read_only().cloned().collect(),
-        network: RoomNetwork::None,
+        network: match context.sandbox.network {
+            SandboxNetwork::None => RoomNetwork::None,
+            SandboxNetwork::Proxy => {
+                RoomNetwork::Proxy(hub.of(context.agent_id.0, &context.network))
+            }
+            SandboxNetwork::Full => RoomNetwork::Full,
+        },
     }
+}
+
+/// What a command reaches, for the model.
+fn reach(sandbox: &SandboxSettings, rules: &NetworkRules) -> String {
+    let listed = match sandbox.reached() {
+        SandboxNetwork::None => return "There is no network.".to_owned(),
+        SandboxNetwork::Full => return "Network: whatever this machine reaches.".to_owned(),
+        SandboxNetwork::Proxy => rules.listed(),
+    };
+    if listed.is_empty() {
+        return "There is no network: no host is listed for you.".to_owned();
+    }
+    let mut shown = listed[..listed.len().min(NAMED_HOSTS)].join(", ");
+    if listed.len() > NAMED_HOSTS {
+        shown.push_str(&format!(" and {} more", listed.len() - NAMED_HOSTS));
+    }
+    let except = match rules.deny.is_empty() {
+        true => String::new(),
+        false => {
+            let denied: Vec<String> =
+                rules.deny.iter().take(NAMED_HOSTS).map(ToString::to_string).collect();
+            format!(", never {}", denied.join(", "))
+        }
+    };
+    format!(
+        "Network: over http and https these hosts by their names, and nothing else: \
+         {shown}{except}. No proxy, ssh or UDP."
+    )
 }
 
 /// The sandbox as this agent's settings want it.
@@ -257,6 +311,10 @@ fn answer(output: &JobOutput) -> ToolAnswer {
     };
     text.push_str(&note);
     let mut details = json!({ "exit_code": code });
+    if !output.contacts.is_empty() {
+        push_blocked(&mut text, &output.contacts);
+        details["network"] = output.contacts.iter().map(verdict).collect();
+    }
     // Of an output that was not kept whole nobody knows.
     if output.stdout.dropped == 0 {
         details["lines"] = json!(line_count(&output.stdout.bytes));
@@ -266,6 +324,25 @@ fn answer(output: &JobOutput) -> ToolAnswer {
     }
     let (is_error, files) = (code != Some(0), Vec::new());
     ToolAnswer::Done { text, is_error, files, details: Some(details) }
+}
+
+/// As the audit trail has it.
+fn verdict(contact: &Contact) -> Value {
+    let refusal = contact.refusal.as_ref();
+    json!({ "host": contact.host, "verdict": refusal.map_or("reached", |refusal| refusal.code) })
+}
+
+/// The result ends with what was blocked: programs rarely say why they did not get through.
+fn push_blocked(text: &mut String, contacts: &[Contact]) {
+    let blocked = contacts.iter().filter_map(|it| Some((it, it.refusal.as_ref()?)));
+    for (contact, refusal) in blocked.clone().take(NAMED_HOSTS) {
+        let (host, code, why) = (&contact.host, refusal.code, &refusal.why);
+        text.push_str(&format!("\n[network: {host} was blocked ({code}): {why}]"));
+    }
+    let more = blocked.count().saturating_sub(NAMED_HOSTS);
+    if more > 0 {
+        text.push_str(&format!("\n[network: {more} more hosts were blocked]"));
+    }
 }
 
 /// A last line without an end is one, too.

@@ -197,7 +197,7 @@ fn built_in(
         Arc::new(EditTool::new(Some(Arc::clone(governance)))),
         Arc::new(GlobTool::new(bytes)),
         Arc::new(GrepTool::new(bytes)),
-        Arc::new(BashTool::new(sandbox)),
+        Arc::new(BashTool::new(sandbox, Arc::clone(egress))),
         Arc::new(WebFetchTool::new(Arc::clone(egress), bytes)),
     ]
 }

@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum 13be5b1c43eaa01a.
+// Do not edit; checksum 321c41a60d181220.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -34,6 +34,8 @@ export interface AgentInfo {
   capabilities?: Capabilities | null;
   /** Where the programs it starts run: `confined`, or `host` without any walls. */
   sandbox?: string | null;
+  /** What they reach from there: `none`, `proxy` (the hosts of its `network`), or `full`, whatever this machine reaches. On the host always `full`. */
+  network?: string | null;
   /** Tools in its list or rules that are not there now: whoever brings them is not there either. */
   missing_tools?: string[];
   /** Where and why its policy cannot be read: all of its tool calls are denied. For those who see the whole hive. */
@@ -88,6 +90,8 @@ export interface ApprovalInfo {
   cwd: string;
   sandbox?: SandboxLevel | null;
   network?: NetworkAccess | null;
+  /** Where that is `listed`: the hosts and addresses of the agent's `network`. Other ones than at the question ask again. */
+  hosts?: string[];
   /** What the arguments name in the workspace, as it was when the question was asked. */
   files: NamedFile[];
   /** Which files a yes is tied to. */
@@ -165,7 +169,7 @@ export interface AuditInfo {
   hash: string;
 }
 
-export type AuditKind = "call" | "decision" | "change" | "checkpoint" | "break";
+export type AuditKind = "call" | "contact" | "decision" | "change" | "checkpoint" | "break";
 
 export interface AuditPage {
   /** Newest first. A page may be short, even empty, and still have a `next`. */
@@ -1213,7 +1217,7 @@ export interface NamedFile {
 }
 
 /** What a call may connect to. */
-export type NetworkAccess = "none" | "host" | "open";
+export type NetworkAccess = "none" | "host" | "listed" | "open";
 
 /** The hosts that an agent's tools and programs may reach. */
 export interface NetworkInfo {

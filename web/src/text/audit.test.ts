@@ -36,6 +36,11 @@ test.each([
     config("config_kept", { problems: ["skep.yaml:3: no such key"] }),
     "Configuration not applied, 1 error: skep.yaml:3: no such key",
   ],
+  [row("contact", "reached", { host: "a.test" }, bash), "a.test was reached"],
+  [
+    row("contact", "host_unlisted", { host: "a.test" }, bash),
+    "a.test was blocked: host unlisted",
+  ],
   [row("checkpoint", "let_go", { rows: 1 }), "1 old row deleted"],
 ])("a row reads as a sentence", (row, words) => {
   expect(sentence(row)).toBe(words);

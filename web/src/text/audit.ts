@@ -8,6 +8,7 @@ type Fields = Record<string, unknown>;
 
 export function sentence(row: AuditInfo): string {
   const fields = (row.arguments ?? {}) as Fields;
+  if (row.kind === "contact") return contact(String(fields["host"]), row);
   const words = row.kind === "call" ? undefined : WORDS[row.outcome]?.(fields, row);
   return words ?? mainArgument(row.arguments);
 }
@@ -16,6 +17,9 @@ export function sentence(row: AuditInfo): string {
 export function outcomeWords(row: AuditInfo): string {
   return row.outcome.replaceAll("_", " ");
 }
+
+const contact = (host: string, row: AuditInfo) =>
+  row.outcome === "reached" ? `${host} was reached` : `${host} was blocked: ${outcomeWords(row)}`;
 
 const who = ({ name, role }: Fields) => (name === role ? `${name}` : `${name} (${role})`);
 

@@ -57,6 +57,14 @@ function AgentTalks(props: { agent: AgentInfo; open: OpenTalk }) {
         <StandingMark of={agentStanding(hive.state, props.agent)} />
         {props.agent.name}
         <span class="tag">{props.agent.engine}</span>
+        <Show when={props.agent.network === "full"}>
+          <span
+            class="tag bad-text"
+            title="Its programs reach whatever this machine reaches (see `sandbox` of its settings)"
+          >
+            full network
+          </span>
+        </Show>
       </summary>
       <Talks agent={props.agent.name} archived={false} read={open()} open={of()} />
       <details class="archive" onToggle={(event) => setArchive(event.currentTarget.open)}>

@@ -163,8 +163,9 @@ fn agent(agent: &Value) -> String {
     }
     let (engine, model) = (text(&agent["engine"]), text(&agent["model"]));
     let status = text(&agent["status"]);
-    let walls = match agent["sandbox"].as_str() {
-        Some("host") => format!("  {}", toned("on the host, without walls", Tone::Bad)),
+    let walls = match (agent["sandbox"].as_str(), agent["network"].as_str()) {
+        (Some("host"), _) => format!("  {}", toned("on the host, without walls", Tone::Bad)),
+        (_, Some("full")) => format!("  {}", toned("network without walls", Tone::Bad)),
         _ => String::new(),
     };
     let missing = missing_tools(agent).map(|names| format!("  not there now: {names}"));

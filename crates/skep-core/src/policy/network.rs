@@ -78,6 +78,12 @@ pub enum NetworkEntryError {
 }
 
 impl NetworkRules {
+    /// What may be reached, for people and models: hosts, then addresses.
+    pub fn listed(&self) -> Vec<String> {
+        let hosts = self.hosts.iter().map(ToString::to_string);
+        hosts.chain(self.private.iter().map(ToString::to_string)).collect()
+    }
+
     /// Whether the lists allow a connection to this port of the host.
     pub fn judge(&self, host: &Host, port: u16) -> HostVerdict {
         if let Some(entry) = self.deny.iter().find(|entry| entry.denies(host, port)) {

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use crate::policy::{AgentReach, Policy};
 use crate::settings::limits::Budgets;
 use crate::settings::profile::{Profile, Think};
-use crate::vocab::configuration::SandboxLevel;
+use crate::vocab::configuration::{SandboxLevel, SandboxNetwork};
 use crate::vocab::ids::AgentName;
 
 /// A file of rules: its tier is where it was found.
@@ -78,7 +78,19 @@ pub enum QueueMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SandboxSettings {
     pub level: SandboxLevel,
+    /// Of what is confined.
+    pub network: SandboxNetwork,
     pub limits: SandboxLimits,
+}
+
+impl SandboxSettings {
+    /// What its programs reach: without walls, whatever the machine does.
+    pub fn reached(&self) -> SandboxNetwork {
+        match self.level {
+            SandboxLevel::Confined => self.network,
+            SandboxLevel::Host => SandboxNetwork::Full,
+        }
+    }
 }
 
 /// What a command and all it starts may take; what is absent is as the sandbox has it.

@@ -6,7 +6,7 @@ mod limits;
 mod profile;
 
 pub use crate::hive_settings::HiveSettings;
-pub use crate::vocab::configuration::{ConfigProblem, SandboxLevel};
+pub use crate::vocab::configuration::{ConfigProblem, SandboxLevel, SandboxNetwork};
 pub use agent::{AgentSettings, AgentState, QueueMode, RuleFile, SandboxLimits, SandboxSettings};
 pub use agent_map::AgentMap;
 pub use limits::{Budgets, Limits};

@@ -11,7 +11,7 @@ use crate::policy::host::WebAddress;
 use crate::policy::network::NetworkRules;
 use crate::policy::pattern::host_of;
 use crate::policy::{AgentReach, Class};
-use crate::settings::SandboxSettings;
+use crate::settings::{AgentSettings, SandboxSettings};
 use crate::traits::provider::ToolSpec;
 use crate::vocab::decision::Decision;
 use crate::vocab::file::File;
@@ -22,6 +22,11 @@ pub trait Tool: Send + Sync {
 
     /// What a call of it with these arguments does to the world.
     fn manner(&self, arguments: &Value, of: AgentReach<'_>) -> Manner;
+
+    /// What the agent's settings add to its description.
+    fn note(&self, _: &AgentSettings) -> String {
+        String::new()
+    }
 
     /// Other names a model may use for it, such as `Read`.
     fn aliases(&self) -> &[&'static str] {
@@ -173,6 +178,9 @@ impl ToolContext {
     }
 }
 
+/// Rows of the audit trail about the hosts of one call.
+const MOST_CONTACTS: usize = 64;
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolAnswer {
     Done {
@@ -184,7 +192,7 @@ pub enum ToolAnswer {
     },
     /// It was ended before it was done: nobody knows what it had done by then. The text is what it
     /// said.
-    Cut { text: String },
+    Cut { text: String, details: Option<Value> },
     /// The call waits for a decision; it runs again with it.
     Wait { reason: String },
 }
@@ -196,5 +204,16 @@ impl ToolAnswer {
 
     pub fn error(text: impl Into<String>) -> Self {
         Self::Done { text: text.into(), is_error: true, details: None, files: Vec::new() }
+    }
+
+    /// Hosts that it says the call asked for (`network` in its details), with the verdict about
+    /// each.
+    pub fn contacts(&self) -> Vec<(String, String)> {
+        let Self::Done { details: Some(details), .. } = self else { return Vec::new() };
+        let contacts = details["network"].as_array().into_iter().flatten();
+        let read = |contact: &Value| {
+            Some((contact["host"].as_str()?.to_owned(), contact["verdict"].as_str()?.to_owned()))
+        };
+        contacts.filter_map(read).take(MOST_CONTACTS).collect()
     }
 }

@@ -19,6 +19,8 @@ words! {
     AuditKind {
         /// A tool call and what the gate made of it.
         Call = "call",
+        /// A host that a call of a tool asked for, and whether it was reached.
+        Contact = "contact",
         /// What a person decided.
         Decision = "decision",
         /// Something about the hive itself was changed.

@@ -22,6 +22,29 @@ impl SandboxLevel {
     }
 }
 
+/// What the programs of an agent reach from inside their walls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SandboxNetwork {
+    /// Nothing.
+    None,
+    /// The hosts that the agent's `network` lists.
+    #[default]
+    Proxy,
+    /// Whatever this machine reaches: only where the operator wrote so.
+    Full,
+}
+
+impl SandboxNetwork {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Proxy => "proxy",
+            Self::Full => "full",
+        }
+    }
+}
+
 /// A mistake in the files that keeps them, or one agent's, from being in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ConfigProblem {

@@ -12,7 +12,7 @@ use skep_core::policy::approvers::Approvers;
 use skep_core::policy::evaluate::Verdict;
 use skep_core::policy::rule::RuleInfo;
 use skep_core::policy::{Class, Effect};
-use skep_core::settings::SandboxLevel;
+use skep_core::settings::{SandboxLevel, SandboxNetwork, SandboxSettings};
 use skep_core::visible::visible;
 use skep_core::{BoxFuture, Millis};
 
@@ -52,6 +52,10 @@ pub struct ApprovalInfo {
     /// itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkAccess>,
+    /// Where that is `listed`: the hosts and addresses of the agent's `network`. Other ones than
+    /// at the question ask again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
     /// What the arguments name in the workspace, as it was when the question was asked.
     pub files: Vec<NamedFile>,
     /// Which files a yes is tied to.
@@ -114,17 +118,21 @@ pub enum NetworkAccess {
     None,
     /// The one host that the call names: `why.host`.
     Host,
+    /// The hosts that the agent's `network` lists.
+    Listed,
     /// Whatever this machine can connect to.
     Open,
 }
 
 impl NetworkAccess {
-    /// A confined command has a network of its own without any connection; on the host nothing
-    /// limits it. The other built-in tools connect to nothing.
-    pub fn of(class: Class, level: SandboxLevel) -> Self {
-        match (class, level) {
-            (Class::Reach, _) | (Class::Run, SandboxLevel::Host) => Self::Open,
-            (Class::Read | Class::Write | Class::Run | Class::Shape, _) => Self::None,
+    /// A confined command reaches what `sandbox.network` lets it; on the host nothing limits it.
+    /// The other built-in tools connect to nothing.
+    pub fn of(class: Class, sandbox: &SandboxSettings) -> Self {
+        match (class, sandbox.level, sandbox.network) {
+            (Class::Reach, ..) | (Class::Run, SandboxLevel::Host, _) => Self::Open,
+            (Class::Run, SandboxLevel::Confined, SandboxNetwork::Proxy) => Self::Listed,
+            (Class::Run, SandboxLevel::Confined, SandboxNetwork::Full) => Self::Open,
+            (Class::Read | Class::Write | Class::Run | Class::Shape, ..) => Self::None,
         }
     }
 }

@@ -223,6 +223,10 @@ pub struct AgentInfo {
     /// Where the programs it starts run: `confined`, or `host` without any walls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<&'static str>,
+    /// What they reach from there: `none`, `proxy` (the hosts of its `network`), or `full`,
+    /// whatever this machine reaches. On the host always `full`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<&'static str>,
     /// Tools in its list or rules that are not there now: whoever brings them is not there either.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing_tools: Vec<String>,

@@ -168,6 +168,7 @@ impl Hive {
                 model: String::new(),
                 capabilities: None,
                 sandbox: None,
+                network: None,
                 missing_tools: Vec::new(),
                 policy_error: None,
                 work: count.map(|count| count.map(work).unwrap_or_default()),
@@ -179,6 +180,7 @@ impl Hive {
                     info.description = agent.description.clone();
                     info.engine = agent.engine.clone();
                     info.sandbox = Some(agent.sandbox.level.as_str());
+                    info.network = Some(agent.sandbox.reached().as_str());
                     info.missing_tools = active.toolbox.missing(agent);
                     info.policy_error = counts.and(agent.policy.broken.clone());
                     if let Some(engine) = active.engine(agent) {

@@ -68,10 +68,11 @@ fn result(row: &str) -> Entry {
         outcome: "refused",
         took_ms: 5,
         bytes: 6,
+        contacts: Vec::new(),
     };
     let body = Body::tool_result(call.clone(), "write", "no".into(), true);
     let message = NewHistoryRow { id: row.to_owned(), body };
-    Entry::Result { message, call, state: CallState::Done, audit: Some(audit) }
+    Entry::Result { message, call, state: CallState::Done, audit: Some(Box::new(audit)) }
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use skep_core::settings::SandboxLevel;
 use skep_guard::sandbox::{Level, Sandbox, Settings};
 use skep_tools::BashTool;
 
-use crate::lab::{Answer, call, context, tool, use_tool};
+use crate::lab::{Answer, call, context, hub, tool, use_tool};
 
 #[tokio::test]
 async fn bash_walls_run_a_command_and_tell_its_code() {
@@ -110,7 +110,7 @@ async fn bash_walls_that_are_missing_are_told_and_nothing_runs() {
     let home = tempfile::tempdir().unwrap();
     let mut settings = Settings::new(Level::Confined, Vec::new());
     settings.bubblewrap = home.path().join("none");
-    let tool = BashTool::new(Arc::new(Sandbox::new(settings)));
+    let tool = BashTool::new(Arc::new(Sandbox::new(settings)), hub());
     let arguments = json!({"command": format!("touch {}/ran", home.path().display())});
     let answer = call(&tool, arguments, context(home.path())).await;
     assert!(answer.is_error && answer.text.starts_with("sandbox_missing: "), "{answer:?}");
@@ -122,7 +122,7 @@ async fn bash_walls_that_are_missing_are_told_and_nothing_runs() {
 async fn bash_on_the_host_is_only_what_was_asked_for() {
     let home = tempfile::tempdir().unwrap();
     let settings = Settings::new(Level::Confined, Vec::new());
-    let tool = BashTool::new(Arc::new(Sandbox::new(settings)));
+    let tool = BashTool::new(Arc::new(Sandbox::new(settings)), hub());
     let arguments = json!({"command": "pwd; echo $CARGO_MANIFEST_DIR; exit 4"});
     let mut context = context(home.path());
     context.sandbox.level = SandboxLevel::Host;

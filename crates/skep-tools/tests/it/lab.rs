@@ -9,6 +9,7 @@ use skep_core::policy::AgentReach;
 use skep_core::policy::network::NetworkRules;
 use skep_core::settings::SandboxSettings;
 use skep_core::tool::{Tool, ToolAnswer, ToolContext};
+use skep_guard::egress::{EgressHub, SystemResolver};
 use skep_guard::sandbox::{Level, Sandbox, Settings};
 use skep_tools::{BashTool, EditTool, GlobTool, GrepTool, ReadTool, WriteTool};
 use tokio_util::sync::CancellationToken;
@@ -41,8 +42,13 @@ pub fn tools(hidden: Vec<PathBuf>) -> Vec<Box<dyn Tool>> {
         Box::new(EditTool::new(None)),
         Box::new(GlobTool::new(OUTPUT_BYTES)),
         Box::new(GrepTool::new(OUTPUT_BYTES)),
-        Box::new(BashTool::new(sandbox)),
+        Box::new(BashTool::new(sandbox, hub())),
     ]
+}
+
+/// The way out of agents; what they list is the machine's to resolve.
+pub fn hub() -> Arc<EgressHub> {
+    Arc::new(EgressHub::new(Arc::new(SystemResolver::default())))
 }
 
 pub fn tool(name: &str) -> Box<dyn Tool> {
@@ -84,7 +90,7 @@ pub async fn call(tool: &dyn Tool, arguments: Value, context: ToolContext) -> An
     };
     match prepared(context).await {
         ToolAnswer::Done { text, is_error, details, .. } => Answer { text, is_error, details },
-        ToolAnswer::Cut { text } => Answer { text, is_error: true, details: None },
+        ToolAnswer::Cut { text, details } => Answer { text, is_error: true, details },
         ToolAnswer::Wait { reason } => panic!("{} waits: {reason}", tool.spec().name),
     }
 }

@@ -13,9 +13,11 @@ use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
 use skep_core::Millis;
+use skep_core::policy::Class;
+use skep_core::policy::network::NetworkRules;
 use skep_core::policy::plain::{Access, Plain, Redirect, joined};
 use skep_core::policy::shell::{Cover, Part};
-use skep_core::settings::SandboxLevel;
+use skep_core::settings::{SandboxLevel, SandboxNetwork};
 use skep_core::tool::{Subject, ToolContext};
 use skep_guard::workspace::{EntryKind, Facts, Folder, Opened, Walked, Workspace};
 
@@ -101,6 +103,7 @@ impl Binding {
 /// The call to be tied down.
 pub(super) struct Bind {
     pub tool: String,
+    pub class: Class,
     pub arguments: Value,
     pub subject: Subject,
     pub context: ToolContext,
@@ -168,12 +171,23 @@ impl Bind {
         let whole = json!({
             "agent": context.agent_id.0, "name": context.agent,
             "made": context.folder.as_deref().map(made),
-            "sandbox": context.sandbox.level.as_str(), "tool": self.tool,
-            "arguments": self.arguments, "cwd": cwd, "files": files, "missing": missing,
-            "facts": facts,
+            "sandbox": context.sandbox.level.as_str(),
+            "network": context.sandbox.reached().as_str(), "hosts": self.hosts(),
+            "tool": self.tool, "arguments": self.arguments, "cwd": cwd, "files": files,
+            "missing": missing, "facts": facts,
         });
         let hash = hex(&Sha256::digest(whole.to_string().as_bytes()));
         Binding { cwd, files, hash, changed, newest }
+    }
+
+    /// The lists that bound what it reaches, where it reaches anything.
+    fn hosts(&self) -> Option<&NetworkRules> {
+        let reaches = match self.class {
+            Class::Run => self.context.sandbox.reached() == SandboxNetwork::Proxy,
+            Class::Reach => true,
+            Class::Read | Class::Write | Class::Shape => false,
+        };
+        reaches.then_some(&*self.context.network)
     }
 
     fn look(&self, eye: &mut Eye, workspace: &Workspace) {

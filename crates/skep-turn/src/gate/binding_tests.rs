@@ -16,12 +16,19 @@ use super::*;
 /// A workspace whose files are older than the step of the kernel's clock.
 struct Scene {
     folder: TempDir,
-    level: SandboxLevel,
+    class: Class,
+    sandbox: SandboxSettings,
+    network: Arc<NetworkRules>,
 }
 
 impl Scene {
     fn new() -> Self {
-        let scene = Self { folder: tempfile::tempdir().unwrap(), level: SandboxLevel::Confined };
+        let scene = Self {
+            folder: tempfile::tempdir().unwrap(),
+            class: Class::Run,
+            sandbox: SandboxSettings::default(),
+            network: Arc::default(),
+        };
         for path in ["run.py", "mk", "lib.sh", "sub/run.py", "pkg/run.py", "sub/deep/x.sh", "other"]
         {
             scene.write(path, "good\n");
@@ -50,8 +57,8 @@ impl Scene {
             workspace: self.work(),
             folder: None,
             outputs: self.folder.path().join("outputs"),
-            sandbox: SandboxSettings { level: self.level, ..SandboxSettings::default() },
-            network: Arc::default(),
+            sandbox: self.sandbox,
+            network: Arc::clone(&self.network),
             turn: TurnId::new("t"),
             call: CallId::new("c"),
             session_key: SessionKey::new("main"),
@@ -62,7 +69,7 @@ impl Scene {
         let subject = Subject { command: Some(command.to_owned()), ..Subject::default() };
         let arguments = json!({ "command": command });
         let tool = "bash".to_owned();
-        Bind { tool, arguments, subject, context }.bind(since)
+        Bind { tool, class: self.class, arguments, subject, context }.bind(since)
     }
 
     /// As for a question: once every change is old enough to tell it from a later one.
@@ -203,7 +210,7 @@ fn gate_on_the_host_absolute_paths_are_hashed() {
     let mut scene = Scene::new();
     let outside = scene.folder.path().join("outside.sh");
     for (level, seen) in [(SandboxLevel::Host, true), (SandboxLevel::Confined, false)] {
-        scene.level = level;
+        scene.sandbox.level = level;
         for line in [format!("sh {}", outside.display()), format!("sh {} $X", outside.display())] {
             fs::write(&outside, "good\n").unwrap();
             let (asked, at) = scene.ask(&line);
@@ -252,4 +259,44 @@ fn gate_a_change_that_ends_before_the_check_is_seen() {
             scope.spawn(move || rounds(thread));
         }
     });
+}
+
+/// By class and by what commands reach: whether a change of each list asks again.
+#[test]
+fn a_change_of_what_a_call_reaches_asks_again() {
+    let rules = |text: &str| Arc::new(serde_json::from_str::<NetworkRules>(text).unwrap());
+    let listed = r#"{"hosts": ["a.test"]}"#;
+    let lists = [
+        r#"{"hosts": ["a.test", "b.test"]}"#,
+        r#"{"hosts": ["a.test"], "deny": ["x.a.test"]}"#,
+        r#"{"hosts": ["a.test"], "private": ["10.0.5.7:8080"]}"#,
+        "{}",
+    ];
+    let table = [
+        (Class::Run, SandboxNetwork::Proxy, true),
+        (Class::Run, SandboxNetwork::None, false),
+        (Class::Run, SandboxNetwork::Full, false),
+        (Class::Reach, SandboxNetwork::None, true),
+        (Class::Write, SandboxNetwork::Proxy, false),
+        (Class::Read, SandboxNetwork::Proxy, false),
+    ];
+    let mut scene = Scene::new();
+    for (class, network, asks) in table {
+        scene.class = class;
+        scene.sandbox.network = network;
+        scene.network = rules(listed);
+        let (asked, at) = scene.ask("cat other");
+        assert_eq!(scene.bind_since("cat other", at).hash, asked.hash);
+        for list in lists {
+            scene.network = rules(list);
+            let hash = scene.bind_since("cat other", at).hash;
+            assert_eq!(hash != asked.hash, asks, "{class:?} {network:?} {list}");
+        }
+    }
+    let networks = [SandboxNetwork::None, SandboxNetwork::Proxy, SandboxNetwork::Full];
+    let hashes = networks.map(|network| {
+        scene.sandbox.network = network;
+        scene.ask("cat other").0.hash
+    });
+    assert!(hashes[0] != hashes[1] && hashes[1] != hashes[2] && hashes[0] != hashes[2]);
 }

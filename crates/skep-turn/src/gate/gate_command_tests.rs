@@ -110,7 +110,7 @@ impl Rig {
         let ran = self.run(line).await;
         assert_eq!(ran.audit.outcome, "ok", "{line}: {}", chain(&ran));
         match ran.answer {
-            ToolAnswer::Done { text, .. } | ToolAnswer::Cut { text } => text,
+            ToolAnswer::Done { text, .. } | ToolAnswer::Cut { text, .. } => text,
             ToolAnswer::Wait { reason } => panic!("{line} waits: {reason}"),
         }
     }

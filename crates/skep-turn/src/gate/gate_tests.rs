@@ -192,7 +192,7 @@ pub(super) fn chain(ran: &CallOutcome) -> String {
 fn text(ran: &CallOutcome) -> (&str, bool) {
     match &ran.answer {
         ToolAnswer::Done { text, is_error, .. } => (text, *is_error),
-        ToolAnswer::Cut { text } => (text, true),
+        ToolAnswer::Cut { text, .. } => (text, true),
         ToolAnswer::Wait { reason } => (reason, false),
     }
 }

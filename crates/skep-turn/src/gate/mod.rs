@@ -374,9 +374,8 @@ impl GateEnv<'_> {
             (_, End::NotRun) => ("cancelled", 0),
             (ToolAnswer::Done { text, .. }, End::Refused) => ("refused", text.len()),
             (ToolAnswer::Done { is_error, text, files, .. }, _) => {
-                let files = files.iter().filter_map(|file| file.data.as_ref());
-                let bytes = text.len() + files.map(|data| data.0.len()).sum::<usize>();
-                (if *is_error { "error" } else { "ok" }, bytes)
+                let files = files.iter().filter_map(|file| Some(file.data.as_ref()?.0.len()));
+                (if *is_error { "error" } else { "ok" }, text.len() + files.sum::<usize>())
             }
             (ToolAnswer::Wait { .. }, _) => ("waiting", 0),
         };
@@ -388,6 +387,7 @@ impl GateEnv<'_> {
             outcome,
             took_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
             bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
+            contacts: answer.contacts(),
         };
         CallOutcome { answer, audit, end }
     }
@@ -545,7 +545,7 @@ const LONG_BYTES: usize = 64 << 10;
 
 async fn without_secrets_in(answer: ToolAnswer, about: &Value, chain: &mut Chain) -> ToolAnswer {
     match &answer {
-        ToolAnswer::Done { text, .. } | ToolAnswer::Cut { text } if text.len() > LONG_BYTES => {}
+        ToolAnswer::Done { text, .. } if text.len() > LONG_BYTES => {}
         _ => return scrubbed(answer, about, chain),
     }
     let about = about.clone();
@@ -581,7 +581,7 @@ fn scrubbed(answer: ToolAnswer, arguments: &Value, chain: &mut Chain) -> ToolAns
             }
             ToolAnswer::Done { text, is_error, details, files }
         }
-        ToolAnswer::Cut { text } => ToolAnswer::Cut { text: scrubber.clean_owned(text) },
+        ToolAnswer::Cut { text, .. } => ToolAnswer::error(scrubber.clean_owned(text)),
         ToolAnswer::Wait { reason } => ToolAnswer::Wait { reason: scrubber.clean_owned(reason) },
     }
 }

@@ -365,6 +365,7 @@ impl GateEnv<'_> {
         let Asking { called, arguments, subject, verdict, run_as, leads, known } = asked;
         let bind = Arc::new(Bind {
             tool: called.0.to_owned(),
+            class: called.1,
             arguments: arguments.clone(),
             subject,
             context: context.clone(),

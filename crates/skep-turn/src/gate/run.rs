@@ -34,7 +34,9 @@ pub(super) async fn to_end(prepared: Prepared, mut context: ToolContext) -> (Too
     };
     let said = |text: &str| ToolAnswer::error(text);
     match ended {
-        Some(Ok(ToolAnswer::Cut { text })) => (said(&text), End::Cut),
+        Some(Ok(ToolAnswer::Cut { text, details })) => {
+            (ToolAnswer::Done { text, is_error: true, details, files: Vec::new() }, End::Cut)
+        }
         Some(Ok(answer)) => (answer, End::Answered),
         Some(Err(_)) => (said("tool_failed: the tool failed inside; see the log"), End::Answered),
         None => (said("tool_cut: the tool was told to end and did not answer"), End::Cut),

@@ -20,6 +20,9 @@ const HASH: usize = 8;
 /// Lists that are kept; changed settings leave old ones behind.
 const OFFERS: usize = 256;
 
+/// Places of tools, each with what settings add to its description.
+type ToolList = Vec<(usize, String)>;
+
 #[derive(Default)]
 pub struct Toolbox {
     /// Sorted by the name on the wire.
@@ -27,9 +30,8 @@ pub struct Toolbox {
     /// Own names, names on the wire and aliases, to a place in `tools`. A name is mapped back by
     /// this table and never by taking it apart.
     by_name: HashMap<String, usize>,
-    /// What agents are offered, by the places of those tools: made once for all agents with the
-    /// same tools. Locked for a look-up.
-    offered: Mutex<HashMap<Vec<usize>, Arc<[ToolSpec]>>>,
+    /// What agents are offered: made once for all agents with the same list. Locked for a look-up.
+    offered: Mutex<HashMap<ToolList, Arc<[ToolSpec]>>>,
 }
 
 struct Boxed {
@@ -81,7 +83,8 @@ impl Toolbox {
     pub fn specs(&self, agent: &AgentSettings) -> Arc<[ToolSpec]> {
         let places = self.tools.iter().enumerate();
         let places = places.filter(|(_, boxed)| is_offered(agent, &*boxed.tool));
-        let places: Vec<usize> = places.map(|(place, _)| place).collect();
+        let places: ToolList =
+            places.map(|(place, boxed)| (place, boxed.tool.note(agent))).collect();
         let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(specs) = offered.get(&places) {
             return Arc::clone(specs);
@@ -89,8 +92,8 @@ impl Toolbox {
         if offered.len() >= OFFERS {
             offered.clear();
         }
-        let specs = places.iter().filter_map(|place| self.tools.get(*place));
-        let specs: Arc<[ToolSpec]> = specs.map(|boxed| boxed.spec.clone()).collect();
+        let specs = places.iter().filter_map(|(place, note)| Some((self.tools.get(*place)?, note)));
+        let specs: Arc<[ToolSpec]> = specs.map(|(boxed, note)| boxed.told(note)).collect();
         offered.insert(places, Arc::clone(&specs));
         specs
     }
@@ -113,6 +116,17 @@ impl Toolbox {
 
     fn boxed(&self, name: &str) -> Option<&Boxed> {
         self.by_name.get(name).and_then(|place| self.tools.get(*place))
+    }
+}
+
+impl Boxed {
+    /// As an agent is told of it.
+    fn told(&self, note: &str) -> ToolSpec {
+        let mut spec = self.spec.clone();
+        if !note.is_empty() {
+            spec.description = format!("{} {note}", spec.description);
+        }
+        spec
     }
 }
 

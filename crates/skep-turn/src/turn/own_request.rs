@@ -198,7 +198,7 @@ impl Turn {
         outcome: CallOutcome,
     ) {
         let reason = match &outcome.answer {
-            ToolAnswer::Done { text, .. } | ToolAnswer::Cut { text } => text.clone(),
+            ToolAnswer::Done { text, .. } | ToolAnswer::Cut { text, .. } => text.clone(),
             ToolAnswer::Wait { reason } => reason.clone(),
         };
         match step::call_end(self, state, call, false, outcome) {

@@ -399,13 +399,13 @@ pub(crate) fn call_end(
             CallEnd::Waits(Box::new(WaitingCall { call, reason, approval: None, until: None }))
         }
         _ if ran.end == End::NotRun => CallEnd::NotRun,
-        ToolAnswer::Done { text, .. } | ToolAnswer::Cut { text }
+        ToolAnswer::Done { text, .. } | ToolAnswer::Cut { text, .. }
             if ran.end == End::Cut && !retry_safe =>
         {
             let (text, audit) = (format!("{UNKNOWN}\n{text}"), Some(ran.audit));
             CallEnd::Answered(vec![last_word(call, &text, "unknown", CallState::Unknown, audit)])
         }
-        ToolAnswer::Cut { text } => {
+        ToolAnswer::Cut { text, .. } => {
             let (state, audit) = (CallState::Done, Some(ran.audit));
             CallEnd::Answered(vec![last_word(call, &text, "stopped", state, audit)])
         }
@@ -414,7 +414,7 @@ pub(crate) fn call_end(
             body.details = details;
             body.content.extend(files.into_iter().map(Block::File));
             let message = new_message(body);
-            let (state, audit) = (CallState::Done, Some(ran.audit));
+            let (state, audit) = (CallState::Done, Some(Box::new(ran.audit)));
             let result = Entry::Result { message, call: id, state, audit };
             // Whoever watches sees a refused call begin and end.
             let mark = (ran.end == End::Refused).then(|| started(call));
@@ -470,7 +470,8 @@ pub(crate) fn last_word(
 ) -> Entry {
     let mut body = Body::tool_result(call.id.clone(), &call.name, text.to_owned(), true);
     body.details = Some(json!({ "outcome": outcome }));
-    Entry::Result { message: new_message(body), call: call.id.clone(), state, audit }
+    let (message, audit) = (new_message(body), audit.map(Box::new));
+    Entry::Result { message, call: call.id.clone(), state, audit }
 }
 
 pub(crate) fn new_message(body: Body) -> NewHistoryRow {

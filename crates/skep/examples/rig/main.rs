@@ -8,7 +8,7 @@ mod channel;
 mod door;
 mod hooks;
 mod tools;
-mod unclosed;
+mod unbuilt;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use skep_runtime::Offer;
 use skep_server::CallTimes;
 
 fn main() -> ExitCode {
-    unclosed::if_asked();
+    unbuilt::if_asked();
     cli::main(Program {
         known: KnownNames::new(&["native", "blunt"], tools::NAMES),
         serve: async |home, loaded| compose::serve(home, loaded, extras()).await,

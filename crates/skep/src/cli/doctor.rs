@@ -10,7 +10,7 @@ use skep_cli::hive::client::Client;
 use skep_cli::hive::{Globals, Home};
 use skep_cli::print::output::{self, Tone, toned};
 use skep_cli::{Exit, Failure};
-use skep_core::settings::{AgentState, SandboxLevel};
+use skep_core::settings::{AgentState, SandboxLevel, SandboxNetwork};
 use skep_guard::{disk, environment, lock, sandbox, socket};
 use skep_store::{OpenOptions, Store};
 
@@ -108,11 +108,11 @@ async fn examine(home: &Home, globals: &Globals, known: &KnownNames) -> Vec<Diag
     findings
 }
 
-/// Each check of the sandbox. If one fails, shell commands are refused; everything else works.
+/// Each check of the sandbox. If one fails, programs of agents are refused.
 async fn walls(home: &Home) -> Vec<Diagnosis> {
     let report = compose::sandbox(home).probe().await;
     let wall = |check: &sandbox::Check| {
-        let grade = if check.holds { Severity::Good } else { Severity::Doubtful };
+        let grade = if check.holds { Severity::Good } else { Severity::Bad };
         Diagnosis::new(grade, "wall", format!("{}: {}", check.name, check.detail))
     };
     let mut findings: Vec<Diagnosis> = report.checks.iter().map(wall).collect();
@@ -120,7 +120,7 @@ async fn walls(home: &Home) -> Vec<Diagnosis> {
         true => Diagnosis::new(Severity::Good, "sandbox", "holds"),
         false => {
             let text = format!("bash would refuse to run: {}", report.refusal());
-            Diagnosis::new(Severity::Doubtful, "sandbox", text)
+            Diagnosis::new(Severity::Bad, "sandbox", text)
         }
     });
     findings
@@ -174,6 +174,14 @@ async fn configuration(home: &Home, known: &KnownNames) -> Vec<Diagnosis> {
                     let text = format!("{name} runs programs on the host, without walls");
                     let next =
                         "unless this is meant, take sandbox.level: host out of its config.yaml";
+                    findings.push(Diagnosis::new(Severity::Exposed, "agent", text).next(next));
+                } else if agent.sandbox.network == SandboxNetwork::Full {
+                    let text = format!(
+                        "{name} runs programs that reach whatever this machine reaches, the ports \
+                         of this hive among it"
+                    );
+                    let next = "unless this is meant, take sandbox.network: full out of its \
+                                config.yaml and list hosts in network.hosts";
                     findings.push(Diagnosis::new(Severity::Exposed, "agent", text).next(next));
                 }
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use skep_core::policy::{ClassPolicy, Effect};
-use skep_core::settings::{SandboxLevel, SandboxLimits, SandboxSettings};
+use skep_core::settings::{SandboxLevel, SandboxLimits, SandboxNetwork, SandboxSettings};
 
 use super::scalar::BoundedInteger;
 
@@ -18,6 +18,9 @@ const MIB: u64 = 1 << 20;
 pub struct RawSandbox {
     /// `confined` (the default), or `host`: no walls at all.
     level: Option<RawLevel>,
+    /// What confined programs reach: `proxy` (the default), the hosts of `network`; `none`; or
+    /// `full`, whatever this machine reaches.
+    network: Option<RawSandboxNetwork>,
     /// What the workspace may take of the disk, in MiB (8192); one that takes more can only be
     /// made smaller.
     workspace_mib: Option<BoundedInteger<1, 16_777_216>>,
@@ -29,6 +32,14 @@ pub struct RawSandbox {
 enum RawLevel {
     Confined,
     Host,
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum RawSandboxNetwork {
+    None,
+    Proxy,
+    Full,
 }
 
 /// What a command and all it starts may take.
@@ -69,6 +80,12 @@ pub fn sandbox(raw: &RawSandbox, usual: SandboxSettings) -> SandboxSettings {
             None => usual.level,
             Some(RawLevel::Confined) => SandboxLevel::Confined,
             Some(RawLevel::Host) => SandboxLevel::Host,
+        },
+        network: match raw.network {
+            None => usual.network,
+            Some(RawSandboxNetwork::None) => SandboxNetwork::None,
+            Some(RawSandboxNetwork::Proxy) => SandboxNetwork::Proxy,
+            Some(RawSandboxNetwork::Full) => SandboxNetwork::Full,
         },
         limits: SandboxLimits {
             cpu: limits.cpu_seconds.map(|n| Duration::from_secs(n.0)).or(usual.limits.cpu),

@@ -12,7 +12,7 @@ use skep_core::money::Money;
 use skep_core::policy::{ClassPolicy, Effect, Policy};
 use skep_core::settings::{
     AgentSettings, AgentState, Budgets, Limits, QueueMode, SandboxLevel, SandboxLimits,
-    SandboxSettings, Think, Timeouts,
+    SandboxNetwork, SandboxSettings, Think, Timeouts,
 };
 
 use super::known_names::KnownNames;
@@ -353,13 +353,14 @@ fn sandbox_and_policy_act_and_an_agent_changes_what_it_writes() {
         (
             "skep.yaml",
             "limits: {disk_floor_mib: 3}\n\
-             defaults:\n  sandbox: {level: host, limits: {cpu_seconds: 12, memory_mib: 16}}\n\
+             defaults:\n  sandbox: {level: host, network: none, \
+             limits: {cpu_seconds: 12, memory_mib: 16}}\n\
              \x20 policy: {read: ask, write: deny, run: allow, reach: allow, shape: deny}\n",
         ),
         ("teams/main/config.yaml", ""),
         (
             "teams/cto/config.yaml",
-            "sandbox: {level: confined, workspace_mib: 5, \
+            "sandbox: {level: confined, network: full, workspace_mib: 5, \
              limits: {memory_mib: 32, processes: 9, disk_mib: 1}}\n",
         ),
     ]);
@@ -371,7 +372,8 @@ fn sandbox_and_policy_act_and_an_agent_changes_what_it_writes() {
         disk_floor_bytes: Some(3 << 20),
         ..SandboxLimits::default()
     };
-    assert_eq!(main.sandbox, SandboxSettings { level: SandboxLevel::Host, limits });
+    let network = SandboxNetwork::None;
+    assert_eq!(main.sandbox, SandboxSettings { level: SandboxLevel::Host, network, limits });
     let limits = SandboxLimits {
         memory_bytes: Some(32 << 20),
         processes: Some(9),
@@ -379,7 +381,8 @@ fn sandbox_and_policy_act_and_an_agent_changes_what_it_writes() {
         workspace_bytes: Some(5 << 20),
         ..limits
     };
-    assert_eq!(cto.sandbox, SandboxSettings { level: SandboxLevel::Confined, limits });
+    let network = SandboxNetwork::Full;
+    assert_eq!(cto.sandbox, SandboxSettings { level: SandboxLevel::Confined, network, limits });
     let policy = ClassPolicy {
         read: Effect::Ask,
         write: Effect::Deny,

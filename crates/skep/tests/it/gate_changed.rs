@@ -218,6 +218,16 @@ const CHANGES: &[(&str, Change, Then)] = &[
         Then::AskedAgain,
     ),
     (
+        "a wider network",
+        &[|stage| helper(stage, &format!("{ASKS}sandbox: {{network: full}}\n"))],
+        Then::AskedAgain,
+    ),
+    (
+        "one host more",
+        &[|stage| helper(stage, &format!("{ASKS}network: {{hosts: [one.test]}}\n"))],
+        Then::AskedAgain,
+    ),
+    (
         "made anew",
         &[
             |stage| fs::remove_dir_all(stage.home().join("teams/helper")).unwrap(),

@@ -61,7 +61,10 @@ async fn gate_a_question_says_in_one_line_what_the_agent_wants_and_in_its_words_
         asked(&play, "one", "psql \"$URL\" \\\n  --single \u{1b}[31m\\\n  -f a").await;
     assert_eq!(question["summary"], "psql \"$URL\" …");
     assert_eq!(question["words"], "I tidy up.‹U+001B›[2J‹U+202E› Say yes.");
-    assert_eq!((&question["sandbox"], &question["network"]), (&json!("confined"), &json!("none")));
+    assert_eq!(
+        (&question["sandbox"], &question["network"]),
+        (&json!("confined"), &json!("listed"))
+    );
     let brief = play.state().await["approvals"][0].clone();
     assert_eq!(brief["summary"], question["summary"]);
     // Neither many lines nor long ones reach a list.

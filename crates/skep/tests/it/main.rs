@@ -87,3 +87,4 @@ mod walls_background;
 mod walls_children;
 mod walls_descriptors;
 mod walls_floods;
+mod walls_network;

@@ -195,7 +195,8 @@ async fn walls_a_command_that_is_stopped_has_an_unknown_outcome() {
     let stage = Stage::new().await;
     stage.write("teams/main/config.yaml", "allowed_tools: [bash]\n");
     let play = stage.up().await;
-    let line = "echo heron; echo a >> part; sleep 600; echo b >> part";
+    let line =
+        "curl -s http://other.invalid/; echo heron; echo a >> part; sleep 600; echo b >> part";
     stage.model.push(Reply::call("bash", json!({"command": line})));
     let item = play.item("main", "main", "go").await;
     let part = stage.home().join("teams/main/work/part");
@@ -206,9 +207,13 @@ async fn walls_a_command_that_is_stopped_has_an_unknown_outcome() {
     let result = rows.iter().find(|row| row["role"] == "toolResult").unwrap();
     let said = result["content"][0]["text"].as_str().unwrap();
     assert!(said.starts_with("outcome unknown: "), "{said}");
+    let (said, blocked) = said.split_once("\n[network: ").unwrap();
     assert!(said.ends_with("heron\n[cancelled; everything it had started was ended]"), "{said}");
+    assert!(blocked.starts_with("other.invalid was blocked (host_unlisted)"), "{blocked}");
     assert_eq!(play.state().await["unknown_calls"][0]["tool"], "bash");
     let row = play.audit("kind=call&tool=bash").await.remove(0);
     assert_eq!(row["outcome"], "unknown", "{row}");
+    let row = play.audit("kind=contact&tool=bash").await.remove(0);
+    assert_eq!(row["outcome"], "host_unlisted", "{row}");
     assert_eq!(fs::read_to_string(part).unwrap(), "a\n");
 }

@@ -64,7 +64,11 @@ export function Detail(props: Props) {
               <dd classList={{ "bad-text": approval().sandbox === "host" }}>
                 {LEVELS[approval().sandbox ?? ""] ?? "unknown: the agent was removed"}
                 <Show when={approval().network}>
-                  {(network) => `, ${NETWORKS[network()]}`}
+                  {(network) => (
+                    <span classList={{ "bad-text": network() === "open" }}>
+                      , {reached(network(), approval().hosts)}
+                    </span>
+                  )}
                 </Show>
               </dd>
               <dt>Approvers</dt>
@@ -151,11 +155,18 @@ const LEVELS: Record<string, string> = {
   host: "none: the rights of the hive itself",
 };
 
-const NETWORKS: Record<NetworkAccess, string> = {
+const NETWORKS: Record<Exclude<NetworkAccess, "listed">, string> = {
   none: "no network",
   host: "network: this one host",
   open: "network: all that this machine can connect to",
 };
+
+function reached(network: NetworkAccess, hosts: string[] | undefined): string {
+  if (network !== "listed") {
+    return NETWORKS[network];
+  }
+  return hosts?.length ? `network: ${visible(hosts.join(", "))}` : "no network (no host is listed)";
+}
 
 const KINDS: Record<string, string> = {
   read: "reads",

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use skep_core::visible::{bounded_text, shown_arguments, visible};
 
+use crate::print::output::{Tone, toned};
 use crate::print::{items, shortened, stamp};
 
 /// Columns of the rule, which may repeat the call; the details have it whole.
@@ -110,10 +111,16 @@ fn walls(question: &Value) -> String {
         _ => "the agent is not there any more",
     };
     let network = match question["network"].as_str() {
-        Some("none") => ", no network",
-        Some("host") => ", one host",
-        Some("open") => ", network of this machine",
-        _ => "",
+        Some("none") => ", no network".to_owned(),
+        Some("listed") => {
+            match &items(&question["hosts"]).iter().map(field).collect::<Vec<_>>()[..] {
+                [] => ", no network (no host is listed)".to_owned(),
+                hosts => format!(", network: {}", hosts.join(", ")),
+            }
+        }
+        Some("host") => ", network: one host".to_owned(),
+        Some("open") => toned(", network: whatever this machine reaches", Tone::Bad),
+        _ => String::new(),
     };
     format!("sandbox  {level}{network}")
 }

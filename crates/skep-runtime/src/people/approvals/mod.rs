@@ -356,8 +356,8 @@ impl Hive {
 
     fn approval_info(&self, row: Approval, words: Option<String>, who: &Who) -> ApprovalInfo {
         let approvers = approvers_of(&row);
-        let sandbox =
-            self.agent_of(row.agent, &row.agent_name).ok().map(|agent| agent.sandbox.level);
+        let agent = self.agent_of(row.agent, &row.agent_name).ok();
+        let sandbox = agent.as_ref().map(|agent| agent.sandbox);
         let tool = self.shared.snapshot().toolbox.find(&row.tool).cloned();
         let subject = tool.as_ref().map(|tool| tool.subject(&row.arguments));
         let class = Class::parse(&row.class).filter(|_| subject.is_some());
@@ -377,10 +377,12 @@ impl Hive {
         let target = subject.as_ref().and_then(|subject| subject.target.as_ref());
         let target = target.map(ToString::to_string);
         let guarded = subject.as_ref().is_some_and(|subject| subject.guarded);
-        let network = class.zip(sandbox).map(|(class, level)| match guarded {
+        let network = class.zip(sandbox).map(|(class, walls)| match guarded {
             true => NetworkAccess::Host,
-            false => NetworkAccess::of(class, level),
+            false => NetworkAccess::of(class, &walls),
         });
+        let hosts = agent.filter(|_| network == Some(NetworkAccess::Listed));
+        let hosts = hosts.map(|agent| agent.policy.network.listed()).unwrap_or_default();
         let files = files_of(&row.files);
         let bound = Bound::of(&files);
         let named = tool.as_deref().zip(subject.as_ref());
@@ -395,6 +397,7 @@ impl Hive {
             summary: target.unwrap_or_else(|| summary(&row.arguments)),
             words,
             network,
+            hosts,
             id: row.id,
             agent: row.agent_name,
             session: row.session,
@@ -406,7 +409,7 @@ impl Hive {
             class: row.class,
             arguments: row.arguments,
             cwd: row.cwd,
-            sandbox,
+            sandbox: sandbox.map(|walls| walls.level),
             hash: row.hash,
             why: row.why,
             refused: self.refused(&approvers, who),
