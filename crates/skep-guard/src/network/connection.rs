@@ -36,7 +36,7 @@ pub(super) struct Switch {
     /// Locked to look a name or an address up.
     names: Mutex<NameTable>,
     pub contacts: ContactLog,
-    places: Semaphore,
+    places: Arc<Semaphore>,
 }
 
 /// What a program speaks, by its first bytes.
@@ -48,7 +48,7 @@ enum Speech {
 impl Switch {
     pub fn new(egress: Arc<Egress>) -> Self {
         let (names, contacts) = (Mutex::default(), ContactLog::default());
-        Self { egress, names, contacts, places: Semaphore::new(MOST_CONNECTIONS) }
+        Self { egress, names, contacts, places: Arc::new(Semaphore::new(MOST_CONNECTIONS)) }
     }
 
     /// Answers until it is dropped; returns what kept it from that.
@@ -95,9 +95,12 @@ impl Switch {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
+            // Before the next one is accepted: a program that opens thousands fills its own
+            // queue, and not the hive's table of descriptors.
+            let Ok(place) = Arc::clone(&self.places).acquire_owned().await else { return };
             let switch = Arc::clone(&self);
             connections.spawn(async move {
-                let Ok(_place) = switch.places.acquire().await else { return };
+                let _place = place;
                 match port {
                     Port::Names => drop(timeout(IDLE, switch.long_names(stream)).await),
                     Port::Web(port) => switch.connection(stream, port).await,
