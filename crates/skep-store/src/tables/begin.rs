@@ -40,14 +40,20 @@ impl Run for BeginSession {
         });
         storage::charge(tx, &self.principal, sizes.sum(), self.room).await?;
         let wanted = NewSession { id: &self.session, key, now: self.now, idle_ms: 0 };
-        let session = history::resolve(tx, &lane, self.agent, &wanted).await?;
+        let (session, last_seq) = history::resolve(tx, &lane, self.agent, &wanted).await?;
         let ord = tx.next_ord().await?;
         let insert = "INSERT INTO turns (id, lane, agent, session, priority, ord, token, state, \
                       first_seq, outcome, started_at, changed_at, ended_at) \
                       VALUES ($1, $2, $3, $4, 2, $5, 0, 'ended', 1, 'given', $6, $6, $6)";
         tx.conn.run(insert, &args![self.turn, lane.id, self.agent, session, ord, self.now]).await?;
-        let (agent, turn) = (&self.agent_name, &self.turn);
-        let place = RowPlace { agent, session: &session, turn, now: self.now };
+        let place = RowPlace {
+            agent: self.agent,
+            agent_name: &self.agent_name,
+            session: &session,
+            last_seq,
+            turn: &self.turn,
+            now: self.now,
+        };
         history::append(tx, &place, self.messages.clone()).await?;
         Ok(true)
     }

@@ -24,8 +24,11 @@ pub struct NewHistoryRow {
 
 /// Where new rows go.
 pub(crate) struct RowPlace<'a> {
-    pub agent: &'a AgentName,
+    pub agent: AgentId,
+    pub agent_name: &'a AgentName,
     pub session: &'a SessionId,
+    /// Of the newest row in the session.
+    pub last_seq: i64,
     pub turn: &'a TurnId,
     pub now: Millis,
 }
@@ -41,21 +44,22 @@ pub(crate) async fn append(
     }
     let count = i64::try_from(messages.len()).unwrap_or(i64::MAX);
     let sum = Sum::of(messages.iter().map(|message| &message.body));
-    let reserve = "UPDATE sessions SET last_seq = last_seq + $2, tokens = tokens + $3, \
+    let reserve = "UPDATE sessions SET last_seq = $2, tokens = tokens + $3, \
                    cost = cost + $4, unpriced = unpriced + $5, last_at = $6, \
                    title = CASE title WHEN '' THEN $7 ELSE title END, archived_at = NULL \
-                   WHERE id = $1 RETURNING last_seq, agent";
+                   WHERE id = $1";
+    let newest = place.last_seq + count;
     let args =
-        args![place.session, count, sum.tokens, sum.cost, sum.unpriced, place.now, sum.title];
-    let (newest, agent): (i64, AgentId) =
-        tx.conn.one(reserve, &args, "the session of a turn is gone").await?;
-    let last = newest - count;
+        args![place.session, newest, sum.tokens, sum.cost, sum.unpriced, place.now, sum.title];
+    if tx.conn.run(reserve, &args).await? == 0 {
+        return Err(SqlError::decode("the session of a turn is gone"));
+    }
     let mut rows = Vec::with_capacity(messages.len());
-    for (seq, message) in (last + 1..).zip(messages) {
+    for (seq, message) in (place.last_seq + 1..).zip(messages) {
         let spoken = message.body.is_spoken();
         rows.push(insert(tx, place, seq, message).await?);
         if spoken {
-            note_spoken(tx, agent, place.session, seq).await?;
+            note_spoken(tx, place.agent, place.session, seq).await?;
         }
     }
     Ok(rows)
@@ -101,8 +105,10 @@ pub(crate) async fn restore(
     message: &Message,
 ) -> Result<(), SqlError> {
     let place = RowPlace {
-        agent: &message.agent_id,
+        agent,
+        agent_name: &message.agent_id,
         session: &message.session_id,
+        last_seq: message.seq - 1,
         turn: &message.turn,
         now: message.timestamp,
     };
@@ -145,7 +151,7 @@ async fn insert(
     Ok(Message {
         tag: history_tag(),
         id: message.id,
-        agent_id: place.agent.clone(),
+        agent_id: place.agent_name.clone(),
         session_id: place.session.clone(),
         turn: place.turn.clone(),
         seq,
@@ -164,17 +170,18 @@ fn stored(body: &Body) -> serde_json::Result<String> {
     serde_json::to_string(&bare)
 }
 
-/// The session a new turn of a lane runs in: the lane's own while it is fresh enough, else `new`.
+/// The session a new turn of a lane runs in, and its newest row: the lane's own while it is fresh
+/// enough, else `wanted`.
 pub(crate) async fn resolve(
     tx: &mut Tx<'_>,
     lane: &crate::tables::lanes::Lane,
     agent: AgentId,
     wanted: &NewSession<'_>,
-) -> Result<SessionId, SqlError> {
+) -> Result<(SessionId, i64), SqlError> {
     if let Some(session) = &lane.session
         && session.last_at.saturating_add(wanted.idle_ms) > wanted.now
     {
-        return Ok(session.id.clone());
+        return Ok((session.id.clone(), session.last_seq));
     }
     let insert = "INSERT INTO sessions (id, agent, key, created_at, last_at) \
                   VALUES ($1, $2, $3, $4, $4)";
@@ -182,7 +189,7 @@ pub(crate) async fn resolve(
     tx.conn.run(insert, &args).await?;
     let point = "UPDATE lanes SET session = $2 WHERE id = $1";
     tx.conn.run(point, &args![lane.id, wanted.id]).await?;
-    Ok(wanted.id.clone())
+    Ok((wanted.id.clone(), 0))
 }
 
 pub(crate) struct NewSession<'a> {

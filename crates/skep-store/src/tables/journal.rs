@@ -143,7 +143,7 @@ impl Run for Journal {
         let joins = self.steer && found.pending > 0 && !found.to_end;
         let rows = write_entries(tx, &leased, &self.entries).await?;
         let steered = match joins {
-            true => steer(tx, &leased).await?,
+            true => steer(tx, &leased, rows.len()).await?,
             false => Vec::new(),
         };
         tell_rows(tx, &leased, rows.iter().chain(&steered));
@@ -204,6 +204,8 @@ pub(crate) struct Leased<'a> {
     pub session: SessionId,
     /// Before this command.
     pub steps: i64,
+    /// Of the newest row in the session, before this command.
+    last_seq: i64,
     pub now: Millis,
 }
 
@@ -226,17 +228,27 @@ impl<'a> Leased<'a> {
         token: Token,
         now: Millis,
     ) -> Result<(Self, LeaseState), Refusal> {
-        let select = "SELECT t.lane, t.agent, a.name, t.session, t.steps, l.pending, \
-                      t.cancel IS NOT NULL FROM turns t JOIN agents a ON a.id = t.agent \
-                      JOIN lanes l ON l.id = t.lane \
+        let select = "SELECT t.lane, t.agent, a.name, t.session, t.steps, s.last_seq, \
+                      l.pending, t.cancel IS NOT NULL FROM turns t \
+                      JOIN agents a ON a.id = t.agent \
+                      JOIN lanes l ON l.id = t.lane JOIN sessions s ON s.id = t.session \
                       WHERE t.id = $1 AND t.token = $2 AND t.state = 'running'";
         let found = tx.conn.find(select, &args![turn, token]).await?;
-        let ((lane, agent, agent_name, session, steps), state) = found.ok_or(Refusal::Stale)?;
-        Ok((Self { turn, lane, agent, agent_name, session, steps, now }, state))
+        let ((lane, agent, agent_name, session, steps), last_seq, state) =
+            found.ok_or(Refusal::Stale)?;
+        Ok((Self { turn, lane, agent, agent_name, session, steps, last_seq, now }, state))
     }
 
-    fn place(&self) -> RowPlace<'_> {
-        RowPlace { agent: &self.agent_name, session: &self.session, turn: self.turn, now: self.now }
+    /// For rows behind those that this command has written already.
+    fn place(&self, written: usize) -> RowPlace<'_> {
+        RowPlace {
+            agent: self.agent,
+            agent_name: &self.agent_name,
+            session: &self.session,
+            last_seq: self.last_seq + i64::try_from(written).unwrap_or(i64::MAX),
+            turn: self.turn,
+            now: self.now,
+        }
     }
 
     pub fn asking(&self) -> Asking<'_> {
@@ -260,7 +272,7 @@ pub(crate) async fn write_entries(
     entries: &[Entry],
 ) -> Result<Vec<Message>, Refusal> {
     let messages = entries.iter().filter_map(Entry::message).cloned().collect();
-    let rows = history::append(tx, &leased.place(), messages).await?;
+    let rows = history::append(tx, &leased.place(0), messages).await?;
     // Results carry no meta: what is counted here are model calls.
     spend::record(tx, leased, &rows).await?;
     let audited = |entry: &Entry| matches!(entry, Entry::Result { audit: Some(_), .. });
@@ -439,7 +451,11 @@ fn audit_row(leased: &Leased<'_>, audit: &Audit, principal: Option<&String>) -> 
     }
 }
 
-async fn steer(tx: &mut Tx<'_>, leased: &Leased<'_>) -> Result<Vec<Message>, Refusal> {
+async fn steer(
+    tx: &mut Tx<'_>,
+    leased: &Leased<'_>,
+    written: usize,
+) -> Result<Vec<Message>, Refusal> {
     let items = PendingItem::next(tx, leased.lane, STEERED_AT_ONCE).await?;
     let mut messages = Vec::with_capacity(items.len());
     for item in items {
@@ -457,5 +473,5 @@ async fn steer(tx: &mut Tx<'_>, leased: &Leased<'_>) -> Result<Vec<Message>, Ref
     tx.conn.run(less, &args![leased.lane, taken]).await?;
     let by = Tally { pending: -taken, running: taken, ..Tally::default() };
     tally(tx, leased.agent, by).await?;
-    Ok(history::append(tx, &leased.place(), messages).await?)
+    Ok(history::append(tx, &leased.place(written), messages).await?)
 }

@@ -3,7 +3,7 @@
 
 use skep_core::Millis;
 use skep_core::event::TurnState;
-use skep_core::ids::{AgentId, LaneId, SessionId, SessionKey, TurnId};
+use skep_core::ids::{AgentId, LaneId, SessionId, SessionKey, Token, TurnId};
 use skep_core::settings::Think;
 
 use crate::engine::{Columns, Conn, Record, Refusal, Run, SqlError, Tx, args, record};
@@ -11,6 +11,8 @@ use crate::engine::{Columns, Conn, Record, Refusal, Run, SqlError, Tx, args, rec
 /// A lane as a command finds it.
 pub(crate) struct Lane {
     pub id: LaneId,
+    /// Of its newest lease.
+    pub token: Token,
     pub pending: i64,
     /// The priority it is ready at, when it is.
     pub ready: Option<i64>,
@@ -23,13 +25,16 @@ pub(crate) struct Lane {
 
 impl Record for Lane {
     fn read(row: &mut Columns) -> Result<Self, SqlError> {
-        let (id, pending, ready, fresh) = row.take()?;
-        let session = row.take::<Option<_>>()?.map(|(id, last_at)| LaneSession { id, last_at });
+        let (id, token, pending, ready, fresh) = row.take()?;
+        let session: (Option<(SessionId, Millis)>, Option<i64>) = row.take()?;
+        let session = session.0.zip(session.1);
+        let session =
+            session.map(|((id, last_at), last_seq)| LaneSession { id, last_at, last_seq });
         let chosen = row.take()?;
         let turn: Option<(TurnId, TurnState)> = row.take()?;
         let waiting_for = row.take()?;
         let open = turn.map(|(id, state)| OpenTurn { id, state, waiting_for });
-        Ok(Self { id, pending, ready, fresh, session, chosen, open })
+        Ok(Self { id, token, pending, ready, fresh, session, chosen, open })
     }
 }
 
@@ -46,6 +51,7 @@ record!(Chosen { profile, think });
 pub(crate) struct LaneSession {
     pub id: SessionId,
     pub last_at: Millis,
+    pub last_seq: i64,
 }
 
 pub(crate) struct OpenTurn {
@@ -74,8 +80,9 @@ pub(crate) async fn find(
     agent: AgentId,
     key: &str,
 ) -> Result<Option<Lane>, SqlError> {
-    let select = "SELECT l.id, l.pending, l.ready_priority, l.fresh, l.session, s.last_at, \
-                  l.profile, l.think, t.id, t.state, t.waiting_for FROM lanes l \
+    let select = "SELECT l.id, l.token, l.pending, l.ready_priority, l.fresh, l.session, \
+                  s.last_at, s.last_seq, l.profile, l.think, t.id, t.state, t.waiting_for \
+                  FROM lanes l \
                   LEFT JOIN sessions s ON s.id = l.session \
                   LEFT JOIN turns t ON t.lane = l.id AND t.ended_at IS NULL \
                   WHERE l.agent = $1 AND l.key = $2";

@@ -71,6 +71,8 @@ pub(crate) struct Opening<'a> {
 /// A turn that has its row and nothing else yet.
 pub(crate) struct Placed {
     session: SessionId,
+    /// Of the newest row in it.
+    last_seq: i64,
     token: Token,
     chosen: Chosen,
 }
@@ -84,16 +86,14 @@ pub(crate) async fn place(tx: &mut Tx<'_>, opening: &Opening<'_>) -> Result<Plac
         now: *now,
         idle_ms: slot.idle_ms,
     };
-    let session = history::resolve(tx, lane, *agent, &wanted).await?;
-    let token = next_token(tx, lane.id).await?;
+    let (session, last_seq) = history::resolve(tx, lane, *agent, &wanted).await?;
+    let token = next_token(tx, lane).await?;
     let Chosen { profile, think } = lane.chosen.clone();
     let chosen = Chosen { profile, think: opening.think.or(think) };
     let insert = "INSERT INTO turns (id, lane, agent, session, priority, ord, token, state, \
                   first_seq, started_at, changed_at, profile, think, node, lease_until) VALUES \
-                  ($1, $2, $3, $4, $5, $6, $7, 'running', \
-                  (SELECT last_seq + 1 FROM sessions WHERE id = $4), \
-                  $8, $8, $9, $10, $11, $12)";
-    let until = now + LEASE_MS;
+                  ($1, $2, $3, $4, $5, $6, $7, 'running', $8, $9, $9, $10, $11, $12, $13)";
+    let (first_seq, until) = (last_seq + 1, now + LEASE_MS);
     let args = args![
         slot.turn,
         lane.id,
@@ -102,6 +102,7 @@ pub(crate) async fn place(tx: &mut Tx<'_>, opening: &Opening<'_>) -> Result<Plac
         opening.priority,
         opening.ord,
         token,
+        first_seq,
         now,
         chosen.profile,
         chosen.think,
@@ -109,7 +110,7 @@ pub(crate) async fn place(tx: &mut Tx<'_>, opening: &Opening<'_>) -> Result<Plac
         until,
     ];
     tx.conn.run(insert, &args).await?;
-    Ok(Placed { session, token, chosen })
+    Ok(Placed { session, last_seq, token, chosen })
 }
 
 /// Begins it: user message and events. Its item points to it, and counters are the caller's.
@@ -120,9 +121,10 @@ pub(crate) async fn begin(
     first: UserText<'_>,
 ) -> Result<Lease, Refusal> {
     let Opening { lane, agent, agent_name, session_key, slot, now, .. } = opening;
-    let Placed { session, token, chosen } = placed;
+    let Placed { session, last_seq, token, chosen } = placed;
     let more = lane.pending > 0;
-    let place = RowPlace { agent: agent_name, session: &session, turn: &slot.turn, now };
+    let (turn, name) = (&slot.turn, agent_name);
+    let place = RowPlace { agent, agent_name: name, session: &session, last_seq, turn, now };
     let (cause, from, text) = (first.cause.clone(), first.principal, first.text);
     let requester = Requester {
         session: session.clone(),
@@ -176,9 +178,10 @@ impl Lease {
     }
 }
 
-async fn next_token(tx: &mut Tx<'_>, lane: LaneId) -> Result<Token, SqlError> {
-    let next = "UPDATE lanes SET token = token + 1 WHERE id = $1 RETURNING token";
-    tx.conn.one(next, &args![lane], "a lane is gone").await
+async fn next_token(tx: &mut Tx<'_>, lane: &Lane) -> Result<Token, SqlError> {
+    let token = Token(lane.token.0 + 1);
+    tx.conn.run("UPDATE lanes SET token = $2 WHERE id = $1", &args![lane.id, token]).await?;
+    Ok(token)
 }
 
 /// Takes the best ready work there is, or one open turn that nobody runs.
@@ -212,7 +215,7 @@ impl Run for Take {
         let found = lanes::find(tx.conn, agent, key.as_str()).await?;
         let found = found.ok_or_else(|| SqlError::decode("a lane is gone"))?;
         let lease = match &found.open {
-            Some(open) => self.resume(tx, lane, agent, agent_name, key, &open.id).await?,
+            Some(open) => self.resume(tx, &found, agent, agent_name, key, &open.id).await?,
             None => self.begin(tx, found, agent, agent_name, key).await?,
         };
         lanes::refresh(tx, lane, agent, self.now).await?;
@@ -236,7 +239,7 @@ impl Take {
     async fn resume(
         &self,
         tx: &mut Tx<'_>,
-        lane: LaneId,
+        lane: &Lane,
         agent: AgentId,
         agent_name: AgentName,
         session_key: SessionKey,

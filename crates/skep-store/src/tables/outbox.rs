@@ -104,9 +104,13 @@ pub(crate) struct NewFrame<'a> {
 }
 
 pub(crate) async fn push(tx: &mut Tx<'_>, new: NewFrame<'_>) -> Result<(), Refusal> {
-    let next = "UPDATE channels SET last_seq = last_seq + 1 WHERE id = $1 RETURNING last_seq";
-    let seq: Option<i64> = tx.conn.find(next, &args![new.channel]).await?;
-    let seq = seq.ok_or_else(|| Refusal::not_found(format!("channel {}", new.channel)))?;
+    // Two statements: a `RETURNING` makes a table of its own for its rows.
+    let last = "SELECT last_seq FROM channels WHERE id = $1";
+    let last: Option<i64> = tx.conn.find(last, &args![new.channel]).await?;
+    let last = last.ok_or_else(|| Refusal::not_found(format!("channel {}", new.channel)))?;
+    let seq = last + 1;
+    let next = "UPDATE channels SET last_seq = $2 WHERE id = $1";
+    tx.conn.run(next, &args![new.channel, seq]).await?;
     let insert = "INSERT INTO outbox (channel, seq, id, kind, item, at, payload) \
                   VALUES ($1, $2, $3, $4, $5, $6, $7)";
     let payload = new.payload.to_string();
