@@ -241,7 +241,7 @@ impl<'a> Cells<'a> {
 /// One row of an answer; columns are read by position.
 pub struct Row(Box<[Cell]>);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cell {
     Null,
     Int(i64),
@@ -249,6 +249,17 @@ pub enum Cell {
     Blob(Vec<u8>),
     /// The schema has none; a sum may overflow into one.
     Real,
+}
+
+impl Cell {
+    pub(crate) fn to_value(&self) -> Value<'_> {
+        match self {
+            Self::Null | Self::Real => Value::Null,
+            Self::Int(value) => Value::Int(*value),
+            Self::Text(text) => Value::Text(text),
+            Self::Blob(bytes) => Value::Blob(bytes),
+        }
+    }
 }
 
 impl Row {

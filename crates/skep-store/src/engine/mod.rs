@@ -8,6 +8,7 @@ pub(crate) mod error;
 pub(crate) mod record;
 pub(crate) mod tx;
 
+pub(crate) mod additions;
 mod aside;
 pub(crate) mod audit_chain;
 mod checkpoint;

@@ -5,6 +5,7 @@ use skep_core::audit::Head;
 use skep_core::event::Event;
 use skep_core::frame::Frame;
 
+use crate::engine::additions::{self, Addition};
 use crate::engine::audit_chain;
 use crate::engine::command::Schema;
 use crate::engine::conn::Conn;
@@ -33,6 +34,23 @@ impl<'c> Tx<'c> {
     /// commit.
     pub fn event(&mut self, event: Event) {
         self.gathered.told.events.push(event);
+    }
+
+    /// Adds numbers to a row. It is written with the batch, once for all of its commands that add
+    /// to the same row; who reads such a row in a command asks for [`Tx::settle`] first.
+    pub(crate) async fn add(&mut self, addition: Addition) -> Result<(), SqlError> {
+        match self.gathered.apart {
+            Apart::Yes => addition.write(self.conn).await,
+            Apart::No => {
+                self.gathered.additions.push(addition);
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes what was added so far.
+    pub(crate) async fn settle(&mut self) -> Result<(), SqlError> {
+        self.gathered.write_additions(self.conn).await
     }
 
     /// Tells the frame's channel after the commit; its row is the command's business.
@@ -86,28 +104,39 @@ impl Counters {
     }
 }
 
+/// Whether each command of a batch can be undone by itself. That has its price: the database keeps
+/// every page as it was before each of them, and nothing is written for several of them at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Apart {
+    No,
+    Yes,
+}
+
 /// What the commands of the running batch have asked for so far.
-#[derive(Default)]
 pub(crate) struct Gathered {
     pub counters: Counters,
+    apart: Apart,
+    additions: Vec<Addition>,
     told: Committed,
 }
 
 /// A point to go back to when a command is refused.
 pub(crate) struct Mark {
     counters: Counters,
+    additions: usize,
     events: usize,
     frames: usize,
 }
 
 impl Gathered {
-    pub(crate) fn new(counters: Counters) -> Self {
-        Self { counters, told: Committed::default() }
+    pub(crate) fn new(counters: Counters, apart: Apart) -> Self {
+        Self { counters, apart, additions: Vec::new(), told: Committed::default() }
     }
 
     pub(crate) fn mark(&self) -> Mark {
         Mark {
             counters: self.counters,
+            additions: self.additions.len(),
             events: self.told.events.len(),
             frames: self.told.frames.len(),
         }
@@ -115,8 +144,16 @@ impl Gathered {
 
     pub(crate) fn back_to(&mut self, mark: &Mark) {
         self.counters = mark.counters;
+        self.additions.truncate(mark.additions);
         self.told.events.truncate(mark.events);
         self.told.frames.truncate(mark.frames);
+    }
+
+    pub(crate) async fn write_additions(&mut self, conn: &mut Conn) -> Result<(), SqlError> {
+        for addition in additions::joined(self.additions.drain(..)) {
+            addition.write(conn).await?;
+        }
+        Ok(())
     }
 
     /// Numbers the batch's events and writes their rows, many to a statement.

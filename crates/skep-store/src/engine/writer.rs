@@ -20,7 +20,7 @@ use crate::engine::dialect;
 use crate::engine::error::{Refusal, SqlError, SqlKind, StoreError};
 use crate::engine::head::Keeper;
 use crate::engine::trail;
-use crate::engine::tx::{Committed, Counters, Gathered, Tx};
+use crate::engine::tx::{Apart, Committed, Counters, Gathered, Tx};
 
 /// Commands that may wait; one more is refused as busy.
 pub const WAITING_WRITES: usize = 4096;
@@ -179,6 +179,7 @@ impl<S: CommandSet> Writer<S> {
         if done.outcomes.iter().all(Result::is_err) {
             conn.run(dialect::ROLLBACK, &[]).await?;
         } else {
+            done.gathered.write_additions(conn).await?;
             done.gathered.write_events(conn).await?;
             conn.run(dialect::COMMIT, &[]).await.map_err(failed_commit)?;
             self.floor.check().map_err(moved)?;
@@ -284,14 +285,6 @@ impl<S: CommandSet> Writer<S> {
     }
 }
 
-/// Whether each command of a batch can be undone by itself. That has its price: the database keeps
-/// every page as it was before each of them.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Apart {
-    No,
-    Yes,
-}
-
 /// Begins a transaction and runs the batch in it. Nothing where a command was refused after it had
 /// written, and cannot be undone alone; the error fails the batch.
 async fn run_all<S: CommandSet>(
@@ -300,7 +293,7 @@ async fn run_all<S: CommandSet>(
     commands: &[S],
     apart: Apart,
 ) -> Result<Option<Done<S>>, SqlError> {
-    let mut gathered = Gathered::new(counters);
+    let mut gathered = Gathered::new(counters, apart);
     conn.run(dialect::BEGIN, &[]).await?;
     let mut outcomes = Vec::with_capacity(commands.len());
     for command in commands {

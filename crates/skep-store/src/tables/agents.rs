@@ -7,6 +7,8 @@ use skep_core::bucket::{Bucket, FILLS_IN};
 use skep_core::event::{Event, EventKind};
 use skep_core::ids::{AgentId, AgentName};
 
+use crate::engine::additions::Addition;
+use crate::engine::conn::Cell;
 use crate::engine::{Columns, Conn, Record, Refusal, Run, SqlError, Tx, args, record};
 
 /// Gives every agent a row; those that have one keep it, also while they are not among these.
@@ -131,9 +133,13 @@ pub(crate) async fn tally(tx: &mut Tx<'_>, agent: AgentId, by: Tally) -> Result<
     let update = "UPDATE agents SET pending = pending + $2, running = running + $3, \
                   waiting = waiting + $4, turns = turns + $5, \
                   served = COALESCE($6, served) WHERE id = $1";
-    let args = args![agent, by.pending, by.running, by.waiting, by.turns, by.served];
-    tx.conn.run(update, &args).await?;
-    Ok(())
+    tx.add(Addition {
+        sql: update,
+        key: vec![Cell::Int(agent.0)],
+        sums: vec![by.pending, by.running, by.waiting, by.turns],
+        newest: by.served,
+    })
+    .await
 }
 
 /// What one agent has to do: the words mean the same wherever they are shown.

@@ -202,6 +202,8 @@ impl Run for Take {
     type Out = Option<Box<Lease>>;
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
+        // Agents take turns by when they were served last.
+        tx.settle().await?;
         let place = match &self.only {
             Some(turn) => idle_turn(tx, turn).await?,
             None => self.best_admitted(tx).await?,

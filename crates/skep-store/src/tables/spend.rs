@@ -8,6 +8,8 @@ use skep_core::message::{Message, Meta, Role, Usage};
 use skep_core::money::Money;
 use skep_core::spend::{HOURS, Span, Spend, hour_of};
 
+use crate::engine::additions::Addition;
+use crate::engine::conn::Cell;
 use crate::engine::{Conn, Refusal, Run, SqlError, Tx, args, record};
 use crate::tables::journal::Leased;
 
@@ -41,9 +43,10 @@ async fn record_call(
     let unpriced = usage.cost.is_none();
     let upsert = "INSERT INTO usage_hours (hour, agent, profile, model, calls, turns, input, \
                   output, cache_read, cache_write, cost, unpriced_calls, unpriced_tokens) \
-                  VALUES ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, $10, $11, $12) \
+                  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) \
                   ON CONFLICT (hour, agent, profile, model) DO UPDATE SET \
-                  calls = usage_hours.calls + 1, turns = usage_hours.turns + excluded.turns, \
+                  calls = usage_hours.calls + excluded.calls, \
+                  turns = usage_hours.turns + excluded.turns, \
                   input = usage_hours.input + excluded.input, \
                   output = usage_hours.output + excluded.output, \
                   cache_read = usage_hours.cache_read + excluded.cache_read, \
@@ -51,26 +54,31 @@ async fn record_call(
                   cost = usage_hours.cost + excluded.cost, \
                   unpriced_calls = usage_hours.unpriced_calls + excluded.unpriced_calls, \
                   unpriced_tokens = usage_hours.unpriced_tokens + excluded.unpriced_tokens";
-    let (hour, profile) = (hour_of(now), meta.profile.as_deref().unwrap_or_default());
-    let Usage { input, output, cache_read, cache_write, total_tokens, .. } = usage;
-    let cost = usage.cost.unwrap_or(Money::ZERO);
-    let unpriced_tokens = if unpriced { *total_tokens } else { 0 };
-    let args = args![
-        hour,
-        agent,
-        profile,
-        meta.model,
-        first,
-        input,
-        output,
-        cache_read,
-        cache_write,
-        cost,
-        unpriced,
-        unpriced_tokens,
-    ];
-    tx.conn.run(upsert, &args).await?;
-    Ok(())
+    // More than a column holds is the most it holds.
+    let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    let profile = meta.profile.clone().unwrap_or_default();
+    tx.add(Addition {
+        sql: upsert,
+        key: vec![
+            Cell::Int(hour_of(now)),
+            Cell::Int(agent.0),
+            Cell::Text(profile),
+            Cell::Text(meta.model.clone()),
+        ],
+        sums: vec![
+            1,
+            first.into(),
+            number(usage.input),
+            number(usage.output),
+            number(usage.cache_read),
+            number(usage.cache_write),
+            usage.cost.unwrap_or(Money::ZERO).0,
+            unpriced.into(),
+            if unpriced { number(usage.total_tokens) } else { 0 },
+        ],
+        newest: None,
+    })
+    .await
 }
 
 /// What one agent used in a day.

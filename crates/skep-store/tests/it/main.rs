@@ -23,5 +23,6 @@ mod pages;
 mod probe;
 mod requests;
 mod sessions;
+mod sums;
 mod upgrade;
 mod upgrade_ids;
