@@ -552,7 +552,7 @@ impl Story {
             watch::item_by_id(conn, &ItemId::new("i1")).await?;
             watch::answered_with(conn, &turn).await?;
             for agent in [None, Some(agent)] {
-                for state in [None, Some(ItemState::Done)] {
+                for state in [None, Some(ItemState::Done), Some(ItemState::Running)] {
                     watch::items(conn, agent, state, None, 50).await?;
                 }
             }

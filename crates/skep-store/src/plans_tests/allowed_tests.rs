@@ -30,6 +30,7 @@ pub(super) const ALLOWED: &[(&str, &str, &str)] = &[
     ("FROM tokens", "USE TEMP B-TREE FOR ORDER BY", "tokens are few"),
     ("FROM turns", "SCAN turns USING INDEX turns_open", "holds the open turns alone"),
     ("SET lease_until", "SCAN turns USING INDEX turns_open", "the open turns, once in ten seconds"),
+    ("FROM turns o", "SCAN o USING INDEX turns_open", "holds the open turns alone"),
     ("FROM turns t", "SCAN t USING INDEX turns_open", "holds the open turns alone"),
     ("FROM calls WHERE turn = $1", "USE TEMP B-TREE FOR ORDER BY", "the calls of one turn"),
 ];

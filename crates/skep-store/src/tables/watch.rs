@@ -133,11 +133,15 @@ pub async fn calls(conn: &mut Conn, prefix: &str, since: Millis) -> Result<Vec<C
     let beyond = format!("{};", prefix.trim_end_matches(':'));
     let mut rows = Vec::new();
     for agent in conn.list::<AgentId>("SELECT id FROM agents", &[]).await? {
-        for state in [ItemState::Pending, ItemState::Running, ItemState::Waiting] {
-            let open = select_calls!("i.agent = $3 AND i.state = $4");
+        for state in [ItemState::Pending, ItemState::Waiting] {
+            let open = select_calls!("i.agent = $3 AND i.state = $4 AND i.state <> 'running'");
             rows.extend(conn.list(open, &args![prefix, beyond, agent, state]).await?);
         }
     }
+    let running = select_calls!(
+        "i.state = 'running' AND i.turn IN (SELECT o.id FROM turns o WHERE o.ended_at IS NULL)"
+    );
+    rows.extend(conn.list(running, &args![prefix, beyond]).await?);
     let ended = select_calls!(
         "i.ord > (SELECT COALESCE(max(ord), 0) FROM items) - $3 AND i.finished_at >= $4"
     );
@@ -166,7 +170,8 @@ pub async fn key_of_item(conn: &mut Conn, item: &ItemId) -> Result<Option<Sessio
     conn.find(select, &args![item]).await
 }
 
-/// A page of what a principal sent, newest first, below `after`.
+/// A page of what a principal sent, newest first, below `after`. Nothing for the operator, who sees
+/// [`items`].
 pub async fn items_of(
     conn: &mut Conn,
     principal: &Principal,
@@ -176,7 +181,8 @@ pub async fn items_of(
     limit: u32,
 ) -> Result<Vec<ItemRow>, SqlError> {
     let select = select_items!(
-        "WHERE i.principal = $1 AND i.ord < $2 AND ($4 IS NULL OR i.agent = $4) \
+        "WHERE i.principal = $1 AND i.principal <> 'operator' AND i.ord < $2 \
+         AND ($4 IS NULL OR i.agent = $4) \
          AND ($5 IS NULL OR i.state = $5) ORDER BY i.ord DESC LIMIT $3"
     );
     let after = after.unwrap_or(i64::MAX);
@@ -197,37 +203,50 @@ pub async fn items(
             let sql = select_items!("WHERE i.ord < $1 ORDER BY i.ord DESC LIMIT $2");
             conn.list(sql, &args![after, limit]).await
         }
-        (Some(agent), None) => {
-            let sql =
-                select_items!("WHERE i.agent = $3 AND i.ord < $1 ORDER BY i.ord DESC LIMIT $2");
-            conn.list(sql, &args![after, limit, agent]).await
-        }
-        (None, Some(state)) => items_in_state(conn, state, after, limit).await,
-        (Some(agent), Some(state)) => {
-            conn.list(AGENT_ITEMS_IN_STATE, &args![after, limit, agent, state]).await
+        (agent, state) => {
+            let agents = match agent {
+                Some(agent) => vec![agent],
+                None => conn.list("SELECT id FROM agents", &[]).await?,
+            };
+            let states = state.map_or(ItemState::ALL.to_vec(), |state| vec![state]);
+            items_of_agents(conn, &agents, &states, after, limit).await
         }
     }
 }
 
-const AGENT_ITEMS_IN_STATE: &str = select_items!(
-    "WHERE i.agent = $3 AND i.state = $4 AND i.ord < $1 ORDER BY i.ord DESC LIMIT $2"
-);
-
-/// Agents are few: the page is the best of one page of each, and states need one index, not two.
-async fn items_in_state(
+/// Agents and states are few: the page is the best of one page of each, and every item is in one
+/// index instead of two.
+async fn items_of_agents(
     conn: &mut Conn,
-    state: ItemState,
+    agents: &[AgentId],
+    states: &[ItemState],
     after: i64,
     limit: u32,
 ) -> Result<Vec<ItemRow>, SqlError> {
     let mut found: Vec<ItemRow> = Vec::new();
-    for agent in conn.list::<AgentId>("SELECT id FROM agents", &[]).await? {
-        found.extend(conn.list(AGENT_ITEMS_IN_STATE, &args![after, limit, agent, state]).await?);
+    for agent in agents {
+        for state in states {
+            let sql = match state {
+                ItemState::Running => RUNNING_ITEMS,
+                _ => AGENT_ITEMS_IN_STATE,
+            };
+            found.extend(conn.list(sql, &args![after, limit, agent, state]).await?);
+        }
     }
     found.sort_by_key(|item| std::cmp::Reverse(item.ord));
     found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
     Ok(found)
 }
+
+const AGENT_ITEMS_IN_STATE: &str = select_items!(
+    "WHERE i.agent = $3 AND i.state = $4 AND i.state <> 'running' AND i.ord < $1 \
+     ORDER BY i.ord DESC LIMIT $2"
+);
+/// All of them: they are as few as turns that run at once.
+const RUNNING_ITEMS: &str = select_items!(
+    "WHERE i.agent = $3 AND i.state = $4 AND i.ord < $1 AND i.turn IN \
+     (SELECT o.id FROM turns o WHERE o.ended_at IS NULL AND o.agent = $3)"
+);
 
 /// A turn that has not ended.
 #[derive(Clone, Debug, PartialEq)]
