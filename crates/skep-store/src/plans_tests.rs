@@ -4,6 +4,7 @@
 mod allowed_tests;
 mod deletion_tests;
 mod samples_tests;
+mod turn_writes_tests;
 
 use allowed_tests::ALLOWED;
 use samples_tests::{approval, meta};

@@ -60,7 +60,11 @@ const SCHEMA: Schema = Schema {
         migration(27, "frames by channel", include_str!("../migrations/sqlite/0027_frames.sql")),
         migration(28, "tried frames", include_str!("../migrations/sqlite/0028_tried.sql")),
         migration(29, "egress buckets", include_str!("../migrations/sqlite/0029_egress.sql")),
-        migration(30, "indexes", include_str!("../migrations/sqlite/0030_fewer_indexes.sql")),
+        migration(
+            30,
+            "lighter writes",
+            include_str!("../migrations/sqlite/0030_lighter_writes.sql"),
+        ),
     ],
     counters: "SELECT (SELECT max(seq) FROM events), \
                (SELECT max(top) FROM (SELECT max(ord) AS top FROM items \
