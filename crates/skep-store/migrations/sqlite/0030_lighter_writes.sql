@@ -37,3 +37,19 @@ UPDATE sqlite_schema SET sql = replace(sql,
     '(resolved = ''happened'' OR resolved = ''did_not'' OR resolved = ''run_again'')')
     WHERE type = 'table' AND name = 'calls';
 PRAGMA writable_schema = RESET;
+
+-- Remembered ids lie by the id itself: those of one moment are neighbours, whoever gave them.
+CREATE TABLE requests_by_own_id (
+    id         TEXT    NOT NULL,
+    scope      TEXT    NOT NULL,
+    body_hash  BLOB    NOT NULL,
+    item       TEXT    NOT NULL,
+    created_at BIGINT  NOT NULL,
+    answer     TEXT,
+    PRIMARY KEY (id, scope)
+) WITHOUT ROWID;
+INSERT INTO requests_by_own_id
+    SELECT id, scope, body_hash, item, created_at, answer FROM requests;
+DROP TABLE requests;
+ALTER TABLE requests_by_own_id RENAME TO requests;
+CREATE INDEX requests_created ON requests (created_at);
