@@ -274,3 +274,33 @@ async fn items_and_decisions_go_on_as_what_they_were() {
     }
     store.close().await;
 }
+
+/// Migration 30 writes the same checks in other words.
+#[tokio::test]
+async fn a_column_of_words_takes_no_other_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut old = old_work();
+    old.push(frame(1));
+    old.push("INSERT INTO requests VALUES ('ws:1', 'm1', x'00', 'a1', 7)".to_owned());
+    let store = upgraded(folder.path(), old).await;
+    let lists = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name IN \
+                 ('items', 'turns', 'outbox', 'calls') AND (sql LIKE '%state IN (%' \
+                 OR sql LIKE '%resolved IN (%')";
+    assert_eq!(rows(&store, lists, 1).await, Vec::<Vec<String>>::new());
+    let ids = "SELECT scope, id, item, created_at || '', coalesce(answer, '-') FROM requests";
+    assert_eq!(rows(&store, ids, 5).await, [["ws:1", "m1", "a1", "7", "-"]]);
+    let words = [
+        ("items", "state", "dead"),
+        ("turns", "state", "ready"),
+        ("turns", "cancel", "stop"),
+        ("outbox", "state", "refused"),
+        ("calls", "state", "planned"),
+        ("calls", "resolved", "did_not"),
+    ];
+    for (table, column, word) in words {
+        let set = |word| Raw(vec![format!("UPDATE {table} SET {column} = '{word}'")]);
+        assert!(store.write(set("other")).await.is_err(), "{table}.{column}");
+        store.write(set(word)).await.unwrap();
+    }
+    store.close().await;
+}
