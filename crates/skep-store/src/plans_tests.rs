@@ -254,7 +254,6 @@ impl Story {
             outcome: "done",
             took_ms: 1,
             bytes: 1,
-            contacts: Vec::new(),
         };
         let (id, name) = (CallId::new("a"), "x".to_owned());
         let asks = Block::ToolCall { id, name, arguments: json!({}) };

@@ -9,9 +9,9 @@ use skep_core::policy::network::NetworkRules;
 use skep_core::policy::{AgentReach, Class};
 use skep_core::provider::ToolSpec;
 use skep_core::settings::{AgentSettings, SandboxLevel, SandboxNetwork, SandboxSettings};
-use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer, ToolContext};
-use skep_guard::egress::EgressHub;
-use skep_guard::network::{Contact, RoomNetwork};
+use skep_core::tool::{Manner, Prepared, ProgramReach, Tool, ToolAnswer, ToolContext};
+use skep_guard::egress::{Egress, EgressHub};
+use skep_guard::network::{Contact, ProgramNetwork, RoomNetwork};
 use skep_guard::process::{Captured, Ending, JobOutput};
 use skep_guard::sandbox::{CommandLimits, Level, Sandbox, SandboxRoom, ShellCommand};
 
@@ -29,6 +29,7 @@ const OUTPUT_BYTES: usize = 4 << 20;
 /// Kept of what a command in the background says: its beginning and its end.
 const BACKGROUND_BYTES: usize = 256 << 10;
 
+const TOOL: &str = "bash";
 /// Hosts that are named to the model.
 const NAMED_HOSTS: usize = 40;
 
@@ -81,7 +82,7 @@ impl BashTool {
             "output_of": text("Instead of command: the id of a job to look at."),
             "stop": text("Instead of command: the id of a job to end."),
         });
-        let spec = spec("bash", description, properties, &[]);
+        let spec = spec(TOOL, description, properties, &[]);
         Self { spec, sandbox, hub, jobs: Arc::default() }
     }
 }
@@ -170,7 +171,7 @@ type Answered = Result<ToolAnswer, String>;
 
 async fn run(
     sandbox: &Sandbox,
-    hub: &EgressHub,
+    hub: &Arc<EgressHub>,
     command: ShellCommand,
     context: &ToolContext,
 ) -> Answered {
@@ -232,14 +233,31 @@ fn look(job: &Background) -> ToolAnswer {
     }
 }
 
-fn room(context: &ToolContext, hub: &EgressHub) -> SandboxRoom {
+struct CommandNetwork {
+    hub: Arc<EgressHub>,
+    agent: i64,
+    reach: Arc<dyn ProgramReach>,
+}
+
+impl ProgramNetwork for CommandNetwork {
+    fn egress(self: Arc<Self>) -> Arc<Egress> {
+        self.hub.of(self.agent, &self.reach.rules())
+    }
+
+    fn contact(&self, contact: &Contact) {
+        self.reach.contact(TOOL, &contact.host, contact.verdict());
+    }
+}
+
+fn room(context: &ToolContext, hub: &Arc<EgressHub>) -> SandboxRoom {
     SandboxRoom {
         workspace: context.workspace.clone(),
         read_only: context.read_only().cloned().collect(),
         network: match context.sandbox.network {
             SandboxNetwork::None => RoomNetwork::None,
             SandboxNetwork::Proxy => {
-                RoomNetwork::Proxy(hub.of(context.agent_id.0, &context.network))
+                let (agent, reach) = (context.agent_id.0, Arc::clone(&context.reach));
+                RoomNetwork::Proxy(Arc::new(CommandNetwork { hub: Arc::clone(hub), agent, reach }))
             }
             SandboxNetwork::Full => RoomNetwork::Full,
         },
@@ -328,8 +346,7 @@ fn answer(output: &JobOutput) -> ToolAnswer {
 
 /// As the audit trail has it.
 fn verdict(contact: &Contact) -> Value {
-    let refusal = contact.refusal.as_ref();
-    json!({ "host": contact.host, "verdict": refusal.map_or("reached", |refusal| refusal.code) })
+    json!({ "host": contact.host, "verdict": contact.verdict() })
 }
 
 /// The result ends with what was blocked: programs rarely say why they did not get through.
@@ -337,7 +354,8 @@ fn push_blocked(text: &mut String, contacts: &[Contact]) {
     let blocked = contacts.iter().filter_map(|it| Some((it, it.refusal.as_ref()?)));
     for (contact, refusal) in blocked.clone().take(NAMED_HOSTS) {
         let (host, code, why) = (&contact.host, refusal.code, &refusal.why);
-        text.push_str(&format!("\n[network: {host} was blocked ({code}): {why}]"));
+        let became = if refusal.is_failure() { "failed" } else { "was blocked" };
+        text.push_str(&format!("\n[network: {host} {became} ({code}): {why}]"));
     }
     let more = blocked.count().saturating_sub(NAMED_HOSTS);
     if more > 0 {

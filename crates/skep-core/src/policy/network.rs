@@ -111,9 +111,13 @@ impl NetworkRules {
         named.chain(private).chain(WEB_PORTS).collect()
     }
 
-    /// Those of `private`.
+    /// Those that are listed as such, in `private` or in `hosts`.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
-        self.private.iter().map(|entry| entry.address)
+        let public = self.hosts.iter().filter_map(|entry| match entry.hosts {
+            HostSet::Exactly(Host::Address(address)) => Some(address),
+            _ => None,
+        });
+        self.private.iter().map(|entry| entry.address).chain(public)
     }
 }
 

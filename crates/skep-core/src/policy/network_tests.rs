@@ -73,7 +73,7 @@ fn network_entries_and_ports() {
     let ports: Vec<u16> = rules.ports().into_iter().collect();
     assert_eq!(ports, [80, 81, 443, 853, 8080, 8443]);
     let addresses: Vec<String> = rules.addresses().map(|it| it.to_string()).collect();
-    assert_eq!(addresses, ["10.0.5.7", "10.0.5.8", "fd00::7", "::1"]);
+    assert_eq!(addresses, ["10.0.5.7", "10.0.5.8", "fd00::7", "::1", "9.9.9.9", "2606:4700::1111"]);
     assert!(rules.permits_private("10.0.5.7".parse().unwrap(), 8080));
     assert!(rules.permits_private("::ffff:10.0.5.7".parse().unwrap(), 8080));
     assert!(!rules.permits_private("64:ff9b::a00:507".parse().unwrap(), 8080));

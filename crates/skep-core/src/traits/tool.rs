@@ -1,5 +1,6 @@
 //! `Tool`: a hand of an agent. A failure is an answer, never a crash. Only the gate runs one.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -156,6 +157,8 @@ pub struct ToolContext {
     pub sandbox: SandboxSettings,
     /// The hosts it may reach, in force when the call began.
     pub network: Arc<NetworkRules>,
+    /// For programs that it starts.
+    pub reach: Arc<dyn ProgramReach>,
     pub turn: TurnId,
     pub call: CallId,
     /// What was decided, when the call waited for a decision.
@@ -164,6 +167,33 @@ pub struct ToolContext {
     /// Ends what outlasts the turn: cancelled when the session is stopped or followed by a new one,
     /// when the agent goes, and when the hive stops. To be held by whatever heeds it.
     pub lasting: Arc<CancellationToken>,
+}
+
+/// What the hive says and hears about the network of a program for as long as it runs: longer than
+/// the call that started it, where that goes on in the background.
+pub trait ProgramReach: Send + Sync {
+    /// The hosts it may reach by now.
+    fn rules(&self) -> Arc<NetworkRules>;
+
+    /// It asked for a host, for the first time with this verdict.
+    fn contact(&self, tool: &str, host: &str, verdict: &str);
+}
+
+impl fmt::Debug for dyn ProgramReach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ProgramReach")
+    }
+}
+
+/// Nothing may be reached, and nobody hears of an attempt.
+pub struct NoReach;
+
+impl ProgramReach for NoReach {
+    fn rules(&self) -> Arc<NetworkRules> {
+        Arc::default()
+    }
+
+    fn contact(&self, _: &str, _: &str, _: &str) {}
 }
 
 impl ToolContext {
@@ -177,9 +207,6 @@ impl ToolContext {
         Some(&self.outputs).filter(|folder| folder.is_dir())
     }
 }
-
-/// Rows of the audit trail about the hosts of one call.
-const MOST_CONTACTS: usize = 64;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolAnswer {
@@ -204,16 +231,5 @@ impl ToolAnswer {
 
     pub fn error(text: impl Into<String>) -> Self {
         Self::Done { text: text.into(), is_error: true, details: None, files: Vec::new() }
-    }
-
-    /// Hosts that it says the call asked for (`network` in its details), with the verdict about
-    /// each.
-    pub fn contacts(&self) -> Vec<(String, String)> {
-        let Self::Done { details: Some(details), .. } = self else { return Vec::new() };
-        let contacts = details["network"].as_array().into_iter().flatten();
-        let read = |contact: &Value| {
-            Some((contact["host"].as_str()?.to_owned(), contact["verdict"].as_str()?.to_owned()))
-        };
-        contacts.filter_map(read).take(MOST_CONTACTS).collect()
     }
 }

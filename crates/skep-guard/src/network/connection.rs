@@ -8,19 +8,19 @@ use std::time::Duration;
 use skep_core::policy::host::{Host, HostName};
 use skep_core::policy::network::HostVerdict;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::OwnedReadHalf;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::NetworkRefusal;
 use super::contact::ContactLog;
 use super::hello;
-use super::inflow::{self, IDLE, Inflow, everything};
+use super::inflow::{self, Carried, IDLE, Inflow, everything};
 use super::names::{self, NameAnswer, NameQuestion, NameTable, QUESTION_BYTES};
 use super::namespace::InnerListeners;
 use super::request::Requests;
+use super::{NetworkRefusal, ProgramNetwork};
 use crate::egress::{Egress, EgressCause, EgressError};
 
 /// Connections of one program at the same time; more of them wait to be accepted.
@@ -32,7 +32,7 @@ const HTTPS: u16 = 443;
 
 /// Leads what a program asks for to where it is allowed to go.
 pub(super) struct Switch {
-    egress: Arc<Egress>,
+    network: Arc<dyn ProgramNetwork>,
     /// Locked to look a name or an address up.
     names: Mutex<NameTable>,
     pub contacts: ContactLog,
@@ -46,9 +46,14 @@ enum Speech {
 }
 
 impl Switch {
-    pub fn new(egress: Arc<Egress>) -> Self {
-        let (names, contacts) = (Mutex::default(), ContactLog::default());
-        Self { egress, names, contacts, places: Arc::new(Semaphore::new(MOST_CONNECTIONS)) }
+    pub fn new(network: Arc<dyn ProgramNetwork>) -> Self {
+        let contacts = ContactLog::new(Arc::clone(&network));
+        let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        Self { network, names: Mutex::default(), contacts, places }
+    }
+
+    fn egress(&self) -> Arc<Egress> {
+        Arc::clone(&self.network).egress()
     }
 
     /// Answers until it is dropped; returns what kept it from that.
@@ -132,7 +137,8 @@ impl Switch {
     fn resolve(&self, question: &NameQuestion) -> NameAnswer {
         let Ok(name) = HostName::parse(&question.name) else { return NameAnswer::Unknown };
         let host = Host::Name(name);
-        let rules = self.egress.rules();
+        let egress = self.egress();
+        let rules = egress.rules();
         let mut cause = EgressCause::HostUnlisted;
         for port in rules.ports() {
             match rules.judge(&host, port) {
@@ -147,7 +153,9 @@ impl Switch {
             }
         }
         if question.is_forward() {
-            let refusal = NetworkRefusal::from(EgressError::new(&host, HTTPS, cause));
+            // Which port it would be for is not known yet.
+            let error = EgressError::new(&host, HTTPS, cause);
+            let refusal = NetworkRefusal::new(error.code(), error.reason());
             self.contacts.refused(host.to_string(), refusal);
         }
         NameAnswer::Unknown
@@ -170,13 +178,13 @@ impl Switch {
         };
         let ended = match &host {
             Host::Name(name) => self.named(stream, name, port, &shown).await,
-            Host::Address(address) if self.egress.rules().permits_private(*address, port) => {
+            Host::Address(_) if self.egress().rules().judge(&host, port) == HostVerdict::Listed => {
                 self.address(stream, &host, port, &shown).await
             }
             Host::Address(_) => Err(NetworkRefusal::new(
                 "address_refused",
-                "it is an address and not the name of a listed host, and `network.private` of the \
-                 agent does not have it",
+                "it is an address and not the name of a listed host, and `network` of the agent \
+                 does not list it",
             )),
         };
         if let Err(refusal) = ended {
@@ -193,10 +201,11 @@ impl Switch {
         shown: &str,
     ) -> Result<(), NetworkRefusal> {
         let server = self.dial(host, port, shown).await?;
-        let (client, to_client) = stream.into_split();
+        let (client, mut to_client) = stream.into_split();
         let (server, to_server) = server.into_split();
         let (client, server) = (Inflow::new(client), Inflow::new(server));
-        inflow::carry((client, to_server), (server, to_client), everything).await
+        let carried = inflow::carry((client, to_server), (server, &mut to_client), everything);
+        ended(carried.await?, to_client)
     }
 
     /// A name: what is said first has to name the same one.
@@ -209,10 +218,17 @@ impl Switch {
     ) -> Result<(), NetworkRefusal> {
         let (client, mut to_client) = stream.into_split();
         let mut client = Inflow::new(client);
-        let first = timeout(FIRST_BYTES_WITHIN, client.more()).await;
-        if !matches!(first, Ok(Ok(true))) {
-            // It said nothing: whoever only tries whether a port is open is told nothing.
-            return Ok(());
+        match timeout(FIRST_BYTES_WITHIN, client.more()).await {
+            Ok(Ok(true)) => {}
+            // Whoever only tries whether a port is open is told nothing.
+            Ok(_) => return Ok(()),
+            Err(_) => {
+                return Err(NetworkRefusal::new(
+                    "nothing_said",
+                    "the program waits for the server to speak first; only http and https are \
+                     offered, where the client does",
+                ));
+            }
         }
         let speech = match (port, client.bytes[0]) {
             (HTTP, _) => Speech::Http,
@@ -224,23 +240,27 @@ impl Switch {
             Speech::Tls => self.tls(client, &mut to_client, (&host, &name), port, shown).await,
             Speech::Http => self.http(client, &mut to_client, (&host, &name), port, shown).await,
         };
-        if let Err(refusal) = &carried {
-            let _ = match speech {
-                Speech::Tls => to_client.write_all(&hello::ALERT).await,
-                Speech::Http => to_client.write_all(refused_page(shown, refusal).as_bytes()).await,
-            };
+        match carried {
+            Ok(carried) => ended(carried, to_client),
+            Err(refusal) => {
+                let page = refused_page(shown, &refusal);
+                let _ = match speech {
+                    Speech::Tls => to_client.write_all(&hello::ALERT).await,
+                    Speech::Http => to_client.write_all(page.as_bytes()).await,
+                };
+                Err(refusal)
+            }
         }
-        carried
     }
 
     async fn http(
         &self,
         mut client: Inflow<OwnedReadHalf>,
-        to_client: &mut (impl AsyncWriteExt + Unpin),
+        to_client: &mut OwnedWriteHalf,
         (host, name): (&Host, &str),
         port: u16,
         shown: &str,
-    ) -> Result<(), NetworkRefusal> {
+    ) -> Result<Carried, NetworkRefusal> {
         let mut requests = Requests::new(name, port);
         let head = within_time(async {
             loop {
@@ -251,10 +271,10 @@ impl Switch {
                 }
             }
         });
-        let Some(count) = head.await? else { return Ok(()) };
+        let Some(count) = head.await? else { return Ok(Carried::Whole) };
         let (server, mut to_server) = self.dial(host, port, shown).await?.into_split();
         if client.pass(&mut to_server, count).await.is_err() {
-            return Ok(());
+            return Ok(Carried::Broken);
         }
         let check = |bytes: &[u8]| requests.check(bytes);
         inflow::carry((client, to_server), (Inflow::new(server), to_client), check).await
@@ -263,12 +283,14 @@ impl Switch {
     async fn tls(
         &self,
         mut client: Inflow<OwnedReadHalf>,
-        to_client: &mut (impl AsyncWriteExt + Unpin),
+        to_client: &mut OwnedWriteHalf,
         (host, name): (&Host, &str),
         port: u16,
         shown: &str,
-    ) -> Result<(), NetworkRefusal> {
-        let Some(count) = within_time(greeting(&mut client, name)).await? else { return Ok(()) };
+    ) -> Result<Carried, NetworkRefusal> {
+        let Some(count) = within_time(greeting(&mut client, name)).await? else {
+            return Ok(Carried::Whole);
+        };
         let (server, mut to_server) = self.dial(host, port, shown).await?.into_split();
         let mut server = Inflow::new(server);
         let again = within_time(async {
@@ -285,7 +307,7 @@ impl Switch {
             Ok(server.pass(to_client, count).await.ok().map(|()| again))
         });
         match again.await? {
-            None => return Ok(()),
+            None => return Ok(Carried::Broken),
             Some(false) => {}
             // The second hello is as readable as the first, and has to name the same host.
             Some(true) => {
@@ -304,7 +326,7 @@ impl Switch {
                     greeting(&mut client, name).await
                 });
                 if second.await?.is_none() {
-                    return Ok(());
+                    return Ok(Carried::Broken);
                 }
             }
         }
@@ -312,7 +334,7 @@ impl Switch {
     }
 
     async fn dial(&self, host: &Host, port: u16, shown: &str) -> Result<TcpStream, NetworkRefusal> {
-        let stream = self.egress.connect(host, port).await.map_err(NetworkRefusal::from)?;
+        let stream = self.egress().connect(host, port).await.map_err(NetworkRefusal::from)?;
         self.contacts.reached(shown.to_owned());
         Ok(stream)
     }
@@ -339,17 +361,42 @@ async fn greeting(
     }
 }
 
-/// A client that is too slow is treated as one that went away.
 async fn within_time<T>(
     work: impl Future<Output = Result<Option<T>, NetworkRefusal>>,
 ) -> Result<Option<T>, NetworkRefusal> {
-    timeout(FIRST_BYTES_WITHIN, work).await.unwrap_or(Ok(None))
+    let late = |_| {
+        NetworkRefusal::new(
+            "not_understood",
+            "what it said within 30 s is no whole request of HTTP/1 (its lines end with CR LF) and \
+             no TLS hello",
+        )
+    };
+    timeout(FIRST_BYTES_WITHIN, work).await.map_err(late)?
+}
+
+/// The program's side of a connection that was carried as far as it went.
+fn ended(carried: Carried, to_client: OwnedWriteHalf) -> Result<(), NetworkRefusal> {
+    if carried != Carried::Whole {
+        inflow::reset(to_client);
+    }
+    match carried {
+        Carried::Whole | Carried::Broken => Ok(()),
+        Carried::Idle => Err(NetworkRefusal::new(
+            "idle",
+            format!("nothing went through the connection for {} s", IDLE.as_secs()),
+        )),
+    }
 }
 
 fn refused_page(shown: &str, refusal: &NetworkRefusal) -> String {
     let text = format!("{}: {shown}: {}\n", refusal.code, refusal.why);
+    // A host that does not answer is no matter of rights: clients try again.
+    let status = match refusal.is_failure() {
+        true => "502 Bad Gateway",
+        false => "403 Forbidden",
+    };
     format!(
-        "HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain; charset=utf-8\r\n\
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n\
          Content-Length: {}\r\nConnection: close\r\n\r\n{text}",
         text.len()
     )

@@ -1,7 +1,8 @@
 //! What became of each host that a confined program asked for.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use super::ProgramNetwork;
 use crate::egress::EgressError;
 
 /// A program that tries thousands of names is told of the first ones.
@@ -16,6 +17,13 @@ pub struct Contact {
     pub refusal: Option<NetworkRefusal>,
 }
 
+impl Contact {
+    /// A word for rows.
+    pub fn verdict(&self) -> &'static str {
+        self.refusal.as_ref().map_or("reached", |refusal| refusal.code)
+    }
+}
+
 /// Why a program does not get through: a word for rules and rows, a sentence for whoever reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetworkRefusal {
@@ -27,6 +35,12 @@ impl NetworkRefusal {
     pub(super) fn new(code: &'static str, why: impl Into<String>) -> Self {
         Self { code, why: why.into() }
     }
+
+    /// Nobody forbade it: the host did not answer, or the connection was not used.
+    pub fn is_failure(&self) -> bool {
+        const FAILURES: [&str; 4] = ["unreachable", "name_unknown", "connect_timeout", "idle"];
+        FAILURES.contains(&self.code)
+    }
 }
 
 impl From<EgressError> for NetworkRefusal {
@@ -35,11 +49,17 @@ impl From<EgressError> for NetworkRefusal {
     }
 }
 
-/// Locked for the time of an entry.
-#[derive(Debug, Default)]
-pub(super) struct ContactLog(Mutex<Vec<Contact>>);
+pub(super) struct ContactLog {
+    network: Arc<dyn ProgramNetwork>,
+    /// Locked for the time of an entry.
+    contacts: Mutex<Vec<Contact>>,
+}
 
 impl ContactLog {
+    pub fn new(network: Arc<dyn ProgramNetwork>) -> Self {
+        Self { network, contacts: Mutex::default() }
+    }
+
     pub fn reached(&self, host: String) {
         self.add(Contact { host, refusal: None });
     }
@@ -50,15 +70,15 @@ impl ContactLog {
     }
 
     pub fn all(&self) -> Vec<Contact> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.contacts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn add(&self, contact: Contact) {
-        let mut contacts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let code = |contact: &Contact| contact.refusal.as_ref().map(|refusal| refusal.code);
+        let mut contacts = self.contacts.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known =
-            |known: &Contact| known.host == contact.host && code(known) == code(&contact);
+            |known: &Contact| known.host == contact.host && known.verdict() == contact.verdict();
         if contacts.len() < MOST_CONTACTS && !contacts.iter().any(is_known) {
+            self.network.contact(&contact);
             contacts.push(contact);
         }
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::Instant;
 
 use super::NetworkRefusal;
@@ -13,23 +14,53 @@ const PIECE: usize = 16 * 1024;
 /// How long a connection may be silent.
 pub(super) const IDLE: Duration = Duration::from_secs(120);
 
+/// How a connection came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Carried {
+    /// Both sides had said what they wanted to.
+    Whole,
+    /// A side broke it off: the other one must not take what it has for all there is.
+    Broken,
+    Idle,
+}
+
+enum Halt {
+    Refused(NetworkRefusal),
+    Broken,
+}
+
 /// Carries both directions to their ends; what the client says as far as `check` lets it.
 pub(super) async fn carry(
-    (client, to_server): (Inflow<impl AsyncRead + Unpin>, impl AsyncWrite + Unpin),
-    (server, to_client): (Inflow<impl AsyncRead + Unpin>, impl AsyncWrite + Unpin),
+    (client, mut to_server): (Inflow<OwnedReadHalf>, OwnedWriteHalf),
+    (server, to_client): (Inflow<OwnedReadHalf>, &mut OwnedWriteHalf),
     check: impl FnMut(&[u8]) -> Result<usize, NetworkRefusal>,
-) -> Result<(), NetworkRefusal> {
+) -> Result<Carried, NetworkRefusal> {
     let activity = Activity::new();
     let both = async {
         tokio::try_join!(
-            client.pump(to_server, &activity, check),
+            client.pump(&mut to_server, &activity, check),
             server.pump(to_client, &activity, everything),
         )
     };
-    tokio::select! {
-        ended = both => ended.map(drop),
-        () = activity.idle(IDLE) => Ok(()),
+    let carried = tokio::select! {
+        ended = both => match ended {
+            Ok(_) => Carried::Whole,
+            Err(Halt::Broken) => Carried::Broken,
+            Err(Halt::Refused(refusal)) => return Err(refusal),
+        },
+        () = activity.idle(IDLE) => Carried::Idle,
+    };
+    if carried != Carried::Whole {
+        reset(to_server);
     }
+    Ok(carried)
+}
+
+/// Ends a connection so that the other side sees that it was broken off.
+pub(super) fn reset(half: OwnedWriteHalf) {
+    // A socket that refuses this is gone already.
+    let _ = half.as_ref().set_zero_linger();
+    half.forget();
 }
 
 pub(super) fn everything(bytes: &[u8]) -> Result<usize, NetworkRefusal> {
@@ -68,17 +99,15 @@ impl<R: AsyncRead + Unpin> Inflow<R> {
     /// Hands on what `check` lets pass, to the end; then the other side hears of the end.
     async fn pump(
         mut self,
-        mut to: impl AsyncWrite + Unpin,
+        to: &mut OwnedWriteHalf,
         activity: &Activity,
         mut check: impl FnMut(&[u8]) -> Result<usize, NetworkRefusal>,
-    ) -> Result<(), NetworkRefusal> {
+    ) -> Result<(), Halt> {
         loop {
-            let count = check(&self.bytes)?;
-            if self.pass(&mut to, count).await.is_err() {
-                return Ok(());
-            }
+            let count = check(&self.bytes).map_err(Halt::Refused)?;
+            self.pass(to, count).await.map_err(|_| Halt::Broken)?;
             activity.touch();
-            if !self.more().await.unwrap_or(false) {
+            if !self.more().await.map_err(|_| Halt::Broken)? {
                 let _ = to.shutdown().await;
                 return Ok(());
             }

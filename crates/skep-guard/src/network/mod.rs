@@ -17,11 +17,30 @@ use std::fmt;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use crate::egress::Egress;
 pub(crate) use namespace::NetworkEntrance;
 
 pub use contact::{Contact, NetworkRefusal};
+
+/// Who answers for the network of a program, for as long as it runs.
+pub trait ProgramNetwork: Send + Sync {
+    /// The guard under the rules of now: they change while a program runs.
+    fn egress(self: Arc<Self>) -> Arc<Egress>;
+
+    /// The program asked for a host, for the first time with this verdict.
+    fn contact(&self, contact: &Contact);
+}
+
+/// One set of rules, and nobody who wants to hear of it.
+impl ProgramNetwork for Egress {
+    fn egress(self: Arc<Self>) -> Arc<Egress> {
+        self
+    }
+
+    fn contact(&self, _: &Contact) {}
+}
 
 /// What a confined program can reach.
 #[derive(Clone, Default)]
@@ -30,7 +49,7 @@ pub enum RoomNetwork {
     #[default]
     None,
     /// The hosts that an agent's rules list, through the hive.
-    Proxy(Arc<Egress>),
+    Proxy(Arc<dyn ProgramNetwork>),
     /// Whatever this machine reaches, its own ports among it: the operator has asked for it in so
     /// many words.
     Full,
@@ -52,24 +71,29 @@ pub(crate) struct ChildNetwork {
     switch: Arc<connection::Switch>,
     /// One task, which owns those of all connections.
     tasks: JoinSet<Option<&'static str>>,
+    /// Cancelled once the listeners are there.
+    made: CancellationToken,
 }
 
 impl ChildNetwork {
     /// To be made before the program starts, which enters by the entrance.
-    pub fn open(egress: &Arc<Egress>) -> Result<(NetworkEntrance, Self), String> {
-        let (entrance, handover) = namespace::prepare(egress.rules())?;
-        let switch = Arc::new(connection::Switch::new(Arc::clone(egress)));
-        let mut tasks = JoinSet::new();
+    pub fn open(network: &Arc<dyn ProgramNetwork>) -> Result<(NetworkEntrance, Self), String> {
+        let (entrance, handover) = namespace::prepare(Arc::clone(network).egress().rules())?;
+        let switch = Arc::new(connection::Switch::new(Arc::clone(network)));
+        let (mut tasks, made) = (JoinSet::new(), CancellationToken::new());
         tasks.spawn({
-            let switch = Arc::clone(&switch);
+            let (switch, made) = (Arc::clone(&switch), made.clone());
             async move {
                 match handover.listeners().await {
-                    Ok(listeners) => switch.serve(listeners).await,
+                    Ok(listeners) => {
+                        made.cancel();
+                        switch.serve(listeners).await
+                    }
                     Err(why) => why,
                 }
             }
         });
-        Ok((entrance, Self { switch, tasks }))
+        Ok((entrance, Self { switch, tasks, made }))
     }
 
     /// What the program has asked for so far.
@@ -79,6 +103,10 @@ impl ChildNetwork {
 
     /// Why there is no network, of a program that could not be started.
     pub async fn failure(mut self) -> Option<&'static str> {
-        self.tasks.join_next().await.and_then(Result::ok).flatten()
+        tokio::select! {
+            ended = self.tasks.join_next() => ended.and_then(Result::ok).flatten(),
+            // It is there: something else failed.
+            () = self.made.cancelled() => None,
+        }
     }
 }

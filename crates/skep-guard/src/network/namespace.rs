@@ -85,7 +85,7 @@ pub(super) fn prepare(rules: &NetworkRules) -> Result<(NetworkEntrance, Handover
     let addresses: Vec<Ipv4Addr> = rules.addresses().filter_map(inside).collect();
     if addresses.len() > MOST_ADDRESSES {
         return Err(format!(
-            "`network.private` names {} addresses, and a sandbox has at most {MOST_ADDRESSES}",
+            "`network` names {} addresses, and a sandbox has at most {MOST_ADDRESSES}",
             addresses.len()
         ));
     }
@@ -209,7 +209,7 @@ fn what(step: u8) -> &'static str {
         (Step::Namespace, "a network of its own cannot be made"),
         (Step::Users, "the users of its own namespace cannot be set"),
         (Step::Loopback, "its loopback cannot be brought up"),
-        (Step::Address, "an address of `network.private` cannot be set in its network"),
+        (Step::Address, "an address of `network` cannot be set in its network"),
         (Step::Listener, "a listener cannot be made in its network"),
     ];
     let named = NAMED.iter().find(|(named, _)| *named as u8 == step);

@@ -242,7 +242,10 @@ impl Line {
         let (uid, gid) = (user.uid.as_raw(), user.gid.as_raw());
         self.data("/etc/passwd", &format!("agent:x:{uid}:{gid}::{HOME}:/bin/bash\n"))?;
         self.data("/etc/group", &format!("agent:x:{gid}:\n"))?;
-        self.data("/etc/hosts", "127.0.0.1 localhost skep\n::1 localhost\n")?;
+        self.data(
+            "/etc/hosts",
+            "127.0.0.1 localhost skep\n::1 localhost skep ip6-localhost ip6-loopback\n",
+        )?;
         self.data("/etc/nsswitch.conf", NAME_SOURCES)?;
         match network {
             RoomNetwork::None => Ok(()),

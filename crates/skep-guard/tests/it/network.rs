@@ -6,13 +6,13 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use skep_guard::duplex::{DuplexChild, DuplexProgram, DuplexRecords, LineError};
 use skep_guard::egress::Egress;
-use skep_guard::network::{Contact, RoomNetwork};
+use skep_guard::network::{Contact, ProgramNetwork, RoomNetwork};
 use skep_guard::process::{Ending, JobOutput};
 use skep_guard::sandbox::{Level, Sandbox, SandboxError, SandboxRoom, Settings, ShellCommand};
 use tokio_util::sync::CancellationToken;
@@ -48,7 +48,7 @@ impl Lab {
 
     /// As a command, and by a child that is spoken to; in this order.
     async fn run(&self, egress: &Arc<Egress>, line: &str) -> [Ran; 2] {
-        let network = RoomNetwork::Proxy(Arc::clone(egress));
+        let network = RoomNetwork::Proxy(Arc::<Egress>::clone(egress));
         let output = self.run_in(network.clone(), line).await.unwrap();
         let command = Ran { said: text(&output), contacts: output.contacts };
         let words = ["-c".to_owned(), format!("exec 2>&1; {line}")].map(Into::into).to_vec();
@@ -320,6 +320,95 @@ async fn network_both_ends_of_a_connection_close_one_by_one() {
     server.await.unwrap();
 }
 
+/// What was cut off must not look whole.
+#[tokio::test]
+async fn network_a_connection_that_breaks_is_seen_to_break() {
+    let lab = Lab::new();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let egress = lab.net.under(listed(&[port]));
+    let server = tokio::spawn(async move {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            assert!(stream.read(&mut [0; 4096]).await.unwrap() > 0);
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nhalf").await.unwrap();
+            // Once the program has it.
+            assert_eq!(stream.read(&mut [0; 1]).await.unwrap(), 1);
+            stream.set_zero_linger().unwrap();
+        }
+    });
+    let program = format!(
+        "import socket\ns = socket.create_connection(('{NAME}', {port}))\n\
+         s.sendall(b'POST / HTTP/1.1\\r\\nHost: {NAME}:{port}\\r\\nContent-Length: 1\\r\\n\\r\\n')\n\
+         said = b''\n\
+         while not said.endswith(b'half'): said += s.recv(100)\n\
+         s.sendall(b'x')\n\
+         try:\n  print(s.recv(100))\nexcept ConnectionResetError:\n  print('reset')"
+    );
+    for ran in lab.run(&egress, &format!("python3 -c \"{program}\"")).await {
+        assert_eq!(ran.said, "reset\n");
+    }
+    server.await.unwrap();
+}
+
+/// The lists of now hold, not those under which the program was started.
+#[tokio::test]
+async fn network_a_change_of_the_lists_reaches_programs_that_run() {
+    struct Changing {
+        egress: Mutex<Arc<Egress>>,
+        told: Mutex<Vec<Contact>>,
+    }
+    impl ProgramNetwork for Changing {
+        fn egress(self: Arc<Self>) -> Arc<Egress> {
+            Arc::clone(&self.egress.lock().unwrap())
+        }
+
+        fn contact(&self, contact: &Contact) {
+            self.told.lock().unwrap().push(contact.clone());
+        }
+    }
+    let lab = Lab::new();
+    let site = Site::at("127.0.0.1:0", |_| ok("page")).await;
+    let egress = Mutex::new(lab.net.under(listed(&[site.port()])));
+    let network = Arc::new(Changing { egress, told: Mutex::default() });
+    let ask = format!("curl -s -o /dev/null -w '%{{http_code}}\\n' http://{NAME}:{}/", site.port());
+    let words = ["-c".to_owned(), format!("while read -r; do {ask}; done")].map(Into::into);
+    let program = DuplexProgram::new("bash", words.to_vec());
+    let room = RoomNetwork::Proxy(Arc::<Changing>::clone(&network));
+    let mut child = lab.child("changing", room, program).await;
+    let mut deny = listed(&[site.port()]);
+    deny["deny"] = json!([NAME]);
+    for (rules, code) in [(None, "200"), (Some(deny), "000"), (Some(listed(&[site.port()])), "200")]
+    {
+        if let Some(rules) = rules {
+            *network.egress.lock().unwrap() = lab.net.under(rules);
+        }
+        child.sender().send("").await.unwrap();
+        assert_eq!(heard(&mut child).await.unwrap(), code);
+    }
+    let end = child.end().await.unwrap();
+    assert_eq!(*network.told.lock().unwrap(), end.contacts);
+    assert_eq!(site.connections(), 2);
+}
+
+/// The network is there by then, and nothing waits for it.
+#[tokio::test]
+async fn network_a_bubblewrap_that_cannot_be_executed_is_an_error() {
+    let mut lab = Lab::new();
+    let hidden = lab.home.path().join("hidden");
+    fs::create_dir(&hidden).unwrap();
+    fs::set_permissions(&hidden, fs::Permissions::from_mode(0o700)).unwrap();
+    let mut settings = Settings::new(Level::Confined, Vec::new());
+    settings.limits.disk_floor_bytes = 0;
+    settings.bubblewrap = shim(&hidden, "bwrap", "exec /nonexistent");
+    lab.sandbox = Sandbox::new(settings);
+    let egress = lab.net.under(listed(&[80]));
+    let ran = lab.run_in(RoomNetwork::Proxy(egress), "true");
+    let ran = tokio::time::timeout(Duration::from_secs(20), ran).await;
+    assert!(ran.expect("an end").is_err());
+}
+
 #[tokio::test]
 async fn network_a_program_has_64_connections_and_others_wait() {
     let lab = Lab::new();
@@ -387,7 +476,7 @@ async fn network_nothing_else_leads_out() {
 async fn network_programs_do_not_see_each_other() {
     let lab = Lab::new();
     let egress = lab.net.under(json!({ "hosts": ["*"] }));
-    let network = RoomNetwork::Proxy(Arc::clone(&egress));
+    let network = RoomNetwork::Proxy(Arc::<Egress>::clone(&egress));
     let script = "import socket, sys\n\
                   tcp = socket.create_server(('127.0.0.1', 7777))\n\
                   hidden = socket.socket(socket.AF_UNIX)\nhidden.bind('\\0of-another')\n\

@@ -1,7 +1,6 @@
 //! Keeps how often agents may still ask hosts over a restart: written behind, a batch a commit.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
@@ -11,9 +10,6 @@ use skep_guard::clock;
 use skep_guard::egress::{HostBucket, HostBuckets};
 use skep_store::agents::{self, EgressBucket, KeepBuckets};
 use skep_store::{Store, StoreError};
-
-/// Requests within this time are one commit; a crash forgets no more.
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// What was left at the last end.
 pub(crate) async fn restore(
@@ -35,7 +31,8 @@ pub(crate) async fn keep(buckets: Arc<HostBuckets>, store: Store, end: Cancellat
     while !end.is_cancelled() {
         tokio::select! {
             () = end.cancelled() => {}
-            () = async { buckets.changed().await; tokio::time::sleep(PAUSE).await } => {}
+            // What comes during a commit is the next one; a crash forgets no more than that.
+            () = buckets.changed() => {}
         }
         let now = clock::now_ms();
         let fresh = buckets.unwritten(now).into_iter();

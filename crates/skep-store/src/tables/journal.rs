@@ -114,8 +114,6 @@ pub struct Audit {
     pub outcome: &'static str,
     pub took_ms: i64,
     pub bytes: i64,
-    /// Hosts that it asked for and the verdict about each; every one gets a row of its own.
-    pub contacts: Vec<(String, String)>,
 }
 
 #[derive(Debug, Default)]
@@ -314,9 +312,7 @@ pub(crate) async fn write_entries(
                 let error = message.body.is_error.unwrap_or(false);
                 finish(tx, leased, call, *state, error).await?;
                 if let Some(audit) = audit {
-                    for row in audit_rows(leased, audit, asked.as_ref()) {
-                        tx.audit(row).await?;
-                    }
+                    tx.audit(audit_row(leased, audit, asked.as_ref())).await?;
                 }
             }
         }
@@ -412,26 +408,6 @@ async fn set_call(
 async fn principal(tx: &mut Tx<'_>, leased: &Leased<'_>) -> Result<Option<String>, SqlError> {
     let select = "SELECT principal FROM items WHERE turn = $1 ORDER BY ord LIMIT 1";
     tx.conn.find(select, &args![leased.turn]).await
-}
-
-/// The call, then the hosts that it asked for.
-fn audit_rows(
-    leased: &Leased<'_>,
-    audit: &Audit,
-    principal: Option<&String>,
-) -> impl Iterator<Item = AuditRow> {
-    let call = audit_row(leased, audit, principal);
-    let about = call.clone();
-    let contact = move |(host, verdict): &(String, String)| AuditRow {
-        kind: AuditKind::Contact,
-        arguments: serde_json::json!({ "host": host }).to_string(),
-        decision: "[]".to_owned(),
-        outcome: verdict.clone(),
-        took_ms: 0,
-        bytes: 0,
-        ..about.clone()
-    };
-    std::iter::once(call).chain(audit.contacts.iter().map(contact))
 }
 
 fn audit_row(leased: &Leased<'_>, audit: &Audit, principal: Option<&String>) -> AuditRow {

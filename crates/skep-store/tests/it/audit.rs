@@ -68,7 +68,6 @@ fn result(row: &str) -> Entry {
         outcome: "refused",
         took_ms: 5,
         bytes: 6,
-        contacts: Vec::new(),
     };
     let body = Body::tool_result(call.clone(), "write", "no".into(), true);
     let message = NewHistoryRow { id: row.to_owned(), body };

@@ -8,7 +8,7 @@ use skep_core::ids::{AgentId, AgentName, CallId, SessionKey, TurnId};
 use skep_core::policy::AgentReach;
 use skep_core::policy::network::NetworkRules;
 use skep_core::settings::SandboxSettings;
-use skep_core::tool::{Tool, ToolAnswer, ToolContext};
+use skep_core::tool::{NoReach, Tool, ToolAnswer, ToolContext};
 use skep_guard::egress::{EgressHub, SystemResolver};
 use skep_guard::sandbox::{Level, Sandbox, Settings};
 use skep_tools::{BashTool, EditTool, GlobTool, GrepTool, ReadTool, WriteTool};
@@ -74,6 +74,7 @@ pub fn context(workspace: &Path) -> ToolContext {
         folder: None,
         sandbox: SandboxSettings::default(),
         network: Arc::default(),
+        reach: Arc::new(NoReach),
         turn: TurnId::new("turn"),
         call: CallId::new("call"),
         decision: None,

@@ -59,6 +59,7 @@ impl Scene {
             outputs: self.folder.path().join("outputs"),
             sandbox: self.sandbox,
             network: Arc::clone(&self.network),
+            reach: Arc::new(skep_core::tool::NoReach),
             turn: TurnId::new("t"),
             call: CallId::new("c"),
             session_key: SessionKey::new("main"),

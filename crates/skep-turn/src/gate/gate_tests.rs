@@ -144,6 +144,7 @@ impl Scene {
             folder: None,
             sandbox: agent.sandbox,
             network: Arc::clone(&agent.policy.network),
+            reach: Arc::new(skep_core::tool::NoReach),
             turn: TurnId::new("t1"),
             call: call.id.clone(),
             decision: None,

@@ -11,6 +11,7 @@ mod hooks;
 mod own;
 mod plain;
 mod policy;
+mod program_reach;
 mod rows;
 mod run;
 
@@ -41,6 +42,7 @@ pub(crate) use own::ForEngine;
 pub use policy::{CallerRights, about, decide, person, rule_of};
 use policy::{Moment, Permission};
 pub(crate) use policy::{Question, Records};
+pub(crate) use program_reach::{CallReach, contact_row};
 pub(crate) use rows::{braked, expired, in_excess, lost, never_ran, ungated};
 
 use crate::handles::HolderOf;
@@ -387,7 +389,6 @@ impl GateEnv<'_> {
             outcome,
             took_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
             bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
-            contacts: answer.contacts(),
         };
         CallOutcome { answer, audit, end }
     }

@@ -19,7 +19,6 @@ pub(crate) fn braked(call: &ToolCall, text: String) -> CallOutcome {
         outcome: "refused",
         took_ms: 0,
         bytes: i64::try_from(text.len()).unwrap_or(i64::MAX),
-        contacts: Vec::new(),
     };
     CallOutcome { answer: ToolAnswer::error(text), audit, end: End::Refused }
 }
@@ -36,7 +35,6 @@ pub(crate) fn lost(call: &ToolCall) -> Audit {
         outcome: "unknown",
         took_ms: 0,
         bytes: 0,
-        contacts: Vec::new(),
     }
 }
 

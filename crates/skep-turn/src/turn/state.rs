@@ -27,7 +27,7 @@ use super::deferred::DeferredSteps;
 use super::env::TurnEnv;
 use super::redact::Redactor;
 use super::session_cache::CachedSession;
-use crate::gate::{GateEnv, Records};
+use crate::gate::{CallReach, GateEnv, Records, contact_row};
 use crate::lane::Running;
 use crate::ledger::Payer;
 use crate::snapshot::Snapshot;
@@ -162,6 +162,17 @@ impl Turn {
         }
     }
 
+    fn reach(&self, call: &CallId) -> Arc<CallReach> {
+        Arc::new(CallReach {
+            snapshot: Arc::clone(&self.env.snapshot),
+            store: self.env.store.clone(),
+            clock: self.env.clock,
+            agent: self.lease.agent,
+            name: self.agent.name.clone(),
+            row: contact_row(&self.lease, &self.agent.name, call),
+        })
+    }
+
     /// The hosts that the agent may reach by now.
     pub fn live_network(&self) -> Arc<NetworkRules> {
         let agent = self.env.snapshot.current().agent(self.lease.agent, &self.agent.name);
@@ -217,6 +228,7 @@ impl Turn {
             folder: Some(self.agent.folder.clone()),
             sandbox: self.agent.sandbox,
             network: self.live_network(),
+            reach: self.reach(call),
             turn: self.lease.turn.clone(),
             call: call.clone(),
             decision,

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use skep_testkit::Reply;
 use skep_testkit::hive::Start;
 use skep_testkit::locate;
+use skep_testkit::wait::{self, PATIENCE};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -58,9 +59,8 @@ async fn walls_commands_reach_what_is_listed_and_the_result_names_what_was_block
     assert!(output.starts_with("page"), "{said}");
     assert_eq!(
         blocked,
-        "[network: other.invalid was blocked (host_unlisted): cannot connect to \
-         other.invalid:443: `network.hosts` of the agent does not list it; list `other.invalid` \
-         there]"
+        "[network: other.invalid was blocked (host_unlisted): `network.hosts` of the agent does \
+         not list it; list `other.invalid` there]"
     );
     let told = description(&stage);
     let listed =
@@ -85,6 +85,36 @@ async fn walls_commands_reach_what_is_listed_and_the_result_names_what_was_block
     let said = bash(&stage, &play, "curl -sS http://other.invalid/ || true").await;
     assert!(said.ends_with("[exit code 0]"), "{said}");
     assert!(description(&stage).ends_with("There is no network."));
+}
+
+/// Nobody asks for what the job says, and the lists change while it runs.
+#[tokio::test]
+async fn walls_a_job_is_in_the_audit_trail_and_heeds_a_change_of_the_lists() {
+    let stage = Stage::new().await;
+    let port = site().await;
+    let config = format!("allowed_tools: [bash]\nnetwork: {{private: ['127.0.0.1:{port}']}}\n");
+    stage.write("teams/main/config.yaml", &config);
+    let play = stage.up().await;
+    let line = format!("while sleep 0.1; do curl -s -o /dev/null http://127.0.0.1:{port}/; done");
+    let job = Reply::call("bash", json!({"command": line, "background": true}));
+    stage.model.push_all([job, Reply::say("done")]);
+    assert_eq!(play.ask("main", "go").await["state"], "done");
+    contact(&play, &format!("127.0.0.1:{port}"), "reached").await;
+    stage.write("teams/main/config.yaml", "allowed_tools: [bash]\n");
+    contact(&play, &format!("127.0.0.1:{port}"), "address_refused").await;
+}
+
+/// Waits for a row of the audit trail about this host.
+async fn contact(play: &Play, host: &str, verdict: &str) {
+    wait::until_async(verdict, PATIENCE, async || {
+        let rows = play.api().get("/api/v1/audit?kind=contact").await.unwrap().good().unwrap();
+        let mut rows = rows["rows"].as_array().unwrap().iter();
+        rows.find(|row| row["arguments"]["host"] == host && row["outcome"] == verdict).map(|row| {
+            assert_eq!((&row["tool"], &row["agent"]), (&json!("bash"), &json!("main")), "{row}");
+        })
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test]
