@@ -73,6 +73,8 @@ pub enum NetworkEntryError {
     NotAnAddress(String),
     #[error("{0} is public: list it in `hosts`")]
     Public(IpAddr),
+    #[error("{address} is {kind}: list it in `private`")]
+    Private { address: IpAddr, kind: &'static str },
     #[error("{address} is {kind}: no agent may reach it, whatever is listed")]
     Never { address: IpAddr, kind: &'static str },
 }
@@ -95,6 +97,11 @@ impl NetworkRules {
             true => HostVerdict::Listed,
             false => HostVerdict::Unlisted,
         }
+    }
+
+    /// Whether `hosts` names it, for whatever port.
+    pub fn lists_some_port(&self, host: &Host) -> bool {
+        self.hosts.iter().any(|entry| entry.covers(host))
     }
 
     /// Whether an address that is not public may be dialled in spite of that.
@@ -132,6 +139,20 @@ impl HostEntry {
             None => HostSet::Exactly(Host::parse(host)?),
         };
         Ok(Self { hosts, port })
+    }
+
+    /// As an entry of `hosts`: an address there is public, for no other one would be dialled.
+    pub fn parse_listed(text: &str) -> Result<Self, NetworkEntryError> {
+        let entry = Self::parse(text)?;
+        let HostSet::Exactly(Host::Address(address)) = entry.hosts else { return Ok(entry) };
+        let kind = kind_of(address);
+        match kind {
+            AddressKind::Public => Ok(entry),
+            _ if kind.may_be_listed() => {
+                Err(NetworkEntryError::Private { address, kind: kind.as_str() })
+            }
+            _ => Err(NetworkEntryError::Never { address, kind: kind.as_str() }),
+        }
     }
 
     /// The entry that lists this host and port, as narrow as an entry can be.

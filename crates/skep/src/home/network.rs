@@ -44,7 +44,7 @@ pub fn rules(
         }
     }
     let hosts = match &raw.hosts {
-        Some(hosts) => entries(hosts, reader, HostEntry::parse, HOST)?,
+        Some(hosts) => entries(hosts, reader, HostEntry::parse_listed, HOST)?,
         None => usual.hosts.clone(),
     };
     let private = match &raw.private {
