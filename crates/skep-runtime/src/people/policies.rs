@@ -82,8 +82,12 @@ impl Hive {
         let (policy, arguments) = (&agent.policy, &wish.arguments);
         let imagined =
             PolicyTrial { agent: &agent, policy, tool: &*tool, arguments, known: &known };
-        let verdict = imagined.verdict().await;
+        let mut verdict = imagined.verdict().await;
         let listed = is_listed(&agent, &*tool);
+        if !listed {
+            let why = format!("the agent's allowed_tools does not list {}", tool.spec().name);
+            verdict = verdict.denied(why, "allowed_tools");
+        }
         Ok(WhyInfo {
             agent: wish.agent,
             tool: tool.spec().name.clone(),
