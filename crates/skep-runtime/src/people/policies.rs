@@ -111,7 +111,14 @@ impl Hive {
     pub async fn grant(&self, wish: GrantWish) -> Result<GrantInfo, DoorError> {
         let agent = self.shared.agent_id(&wish.agent)?;
         if !wish.tool.contains('*') {
-            self.tool(&wish.tool)?;
+            let tool = self.tool(&wish.tool)?;
+            if wish.host.is_some() && !names_host(&*tool) {
+                return Err(DoorError::new(
+                    ErrorKind::Invalid,
+                    "bad_pattern",
+                    hostless(&wish.tool),
+                ));
+            }
         }
         let now = clock::now_ms();
         let row = GrantRow {
@@ -162,6 +169,18 @@ impl Hive {
         let read = self.shared.store.read(async |conn| grants::of_agent(conn, agent, now).await);
         read.await.map_err(door_error)
     }
+}
+
+fn names_host(tool: &dyn Tool) -> bool {
+    let properties = &tool.spec().input_schema["properties"];
+    ["url", "host"].iter().any(|key| !properties[key].is_null())
+}
+
+fn hostless(tool: &str) -> String {
+    format!(
+        "Calls of `{tool}` name no host, so the grant would allow nothing. Grant `web_fetch` the \
+         host; for commands list it in network.hosts of the agent's config.yaml."
+    )
 }
 
 /// Says what is wrong with the patterns of a grant.

@@ -319,6 +319,8 @@ fn every_key_of_a_rule_misspelt_wrong_or_meaningless_is_found() {
     for (key, value) in [("grants", "[]"), ("grants", "null"), ("approvers", "[]")] {
         check(key, value, &["a list, each entry a string"]);
     }
+    let hosts = ["a rule about `web_fetch`", "in `network.hosts`"];
+    check("host", "docs.rs", &hosts);
     let (file, message) = told("agent.json", "policy:\n  - effect: deny\n");
     let missing = format!("{}:2:5: `policy.0.tool`: the key `tool` is missing", file.display());
     assert!(message.starts_with(&missing), "{message}");
