@@ -311,7 +311,11 @@ fn defaults(
         engine,
         profile,
         allowed_tools: tools(reader, &raw.allowed_tools, known)?,
-        sandbox: confinement::sandbox(&raw.sandbox, usual_sandbox),
+        sandbox: confinement::sandbox(
+            &raw.sandbox,
+            usual_sandbox,
+            (reader.source, &["defaults", "sandbox"]),
+        )?,
         network: network::rules(&raw.network, reader, &NetworkRules::default())?,
         policy: confinement::policy(&raw.policy),
     })
