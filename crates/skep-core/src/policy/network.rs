@@ -67,6 +67,8 @@ pub enum NetworkEntryError {
     Host(#[from] HostError),
     #[error("that is the address of a page: write the host alone, `{0}`")]
     Address(String),
+    #[error("`{0}` is a range, and ranges of addresses are not offered: list each address")]
+    Range(String),
     #[error("`{0}` is no port: it is a number from 1 to 65535")]
     Port(String),
     #[error("`{0}` is a name: `private` lists addresses such as 10.0.5.7:8080")]
@@ -203,6 +205,12 @@ impl AddressEntry {
 fn split_port(text: &str) -> Result<(&str, Option<u16>), NetworkEntryError> {
     if let Some((_, host)) = text.split_once("://") {
         return Err(NetworkEntryError::Address(host.split('/').next().unwrap_or(host).to_owned()));
+    }
+    if let Some((address, bits)) = text.split_once('/')
+        && bits.bytes().all(|byte| byte.is_ascii_digit())
+        && matches!(Host::parse(address), Ok(Host::Address(_)))
+    {
+        return Err(NetworkEntryError::Range(text.to_owned()));
     }
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if host.ends_with(']') || !host.contains(':') => (host, port),

@@ -142,6 +142,10 @@ fn network_wrong_entries_are_refused_with_a_reason() {
     }
     let page = HostEntry::parse("https://example.org:8443/path").unwrap_err().to_string();
     assert_eq!(page, "that is the address of a page: write the host alone, `example.org:8443`");
+    for range in ["10.0.0.0/8", "fd00::/8", "[fd00::]/8"] {
+        assert_eq!(HostEntry::parse(range), Err(NetworkEntryError::Range(range.to_owned())));
+        assert_eq!(AddressEntry::parse(range), Err(NetworkEntryError::Range(range.to_owned())));
+    }
     let listed = |text: &str| HostEntry::parse_listed(text).map_err(|error| error.to_string());
     assert_eq!(
         listed("10.0.5.8:81"),

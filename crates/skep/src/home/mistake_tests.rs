@@ -240,6 +240,20 @@ fn bad_texts(holds: &str) -> Vec<(&'static str, &'static [&'static str])> {
 }
 
 #[test]
+fn lists_of_hosts_that_are_written_in_other_ways_are_explained() {
+    for (text, said) in [
+        ("network: full\n", "belong to sandbox.network)"),
+        ("network: {hosts: docs.rs}\n", "a list, each entry a string: [docs.rs]"),
+        ("network: {hosts: [*.x.org]}\n", "is put in quotes"),
+        ("network: {private: [10.0.0.0/8]}\n", "ranges of addresses are not offered"),
+        ("network: {hosts: ['10.0.5.8:81']}\n", "list it in `private`"),
+    ] {
+        let (_, message) = told("agent.json", text);
+        assert!(message.contains(said), "{said} not in {message}");
+    }
+}
+
+#[test]
 fn every_text_that_means_nothing_is_found_with_its_line_and_the_nearest_that_does() {
     let mut count = 0;
     for (name, schema) in schema::all() {
