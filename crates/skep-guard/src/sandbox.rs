@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{Gid, Uid};
+use rustix::io::Errno;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
@@ -265,6 +266,13 @@ pub(crate) async fn unstarted(error: ProcessError, network: Option<ChildNetwork>
     match network.failure().await {
         Some(what) => {
             let (ProcessError::Start { source, .. } | ProcessError::Follow { source, .. }) = error;
+            let source = match Errno::from_io_error(&source) {
+                // What the kernel says for want of namespaces, not of a disk.
+                Some(Errno::NOSPC) => "the limit of namespaces (user.max_net_namespaces, \
+                     user.max_user_namespaces) is used up or 0"
+                    .to_owned(),
+                _ => source.to_string(),
+            };
             SandboxError::Down { failed: format!("{what}: {source}"), remedy: trial::USERS }
         }
         None => error.into(),

@@ -8,6 +8,8 @@ use std::io::IsTerminal;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use skep_core::policy::address::{AddressKind, kind_of};
+use skep_core::policy::host::Host;
 
 use crate::failure::{Exit, Failure};
 use crate::hive::{CallError, Client, Globals, IdList, escaped, with_query};
@@ -297,9 +299,6 @@ fn why_lines(agent: &str, why: &Value) -> Vec<String> {
     if why["runs"].is_string() {
         lines.push(format!("runs: {}", text(&why["runs"])));
     }
-    if why["listed"] == false {
-        lines.push(format!("the tool is not on the list of {}", foreign(agent)));
-    }
     lines.extend(host_lines(agent, why));
     for part in items(&why["parts"]) {
         let (of, who) = (text(&part["part"]), text(&part["who"]));
@@ -326,7 +325,17 @@ fn host_lines(agent: &str, why: &Value) -> Vec<String> {
     let config = format!("teams/{agent}/config.yaml");
     let mut lines = vec![format!("connects to {name}, port {}", host["port"])];
     match host["standing"].as_str() {
-        Some("listed") => lines.push(format!("{name} is listed in network.hosts")),
+        Some("listed") => {
+            // Of addresses that are not public, `private` alone lists any.
+            let inside = matches!(
+                Host::parse(&name),
+                Ok(Host::Address(address)) if kind_of(address) != AddressKind::Public
+            );
+            let list = if inside { "network.private" } else { "network.hosts" };
+            lines.push(format!("{name} is listed in {list}"));
+        }
+        // The address itself is out of reach: the first line says why.
+        Some("denied") if host["denied_by"].is_null() => {}
         Some("denied") => lines.push(format!(
             "{name} is denied by `{}` in network.deny ({config}, or defaults in skep.yaml); \
              nothing else lifts that",
@@ -334,7 +343,7 @@ fn host_lines(agent: &str, why: &Value) -> Vec<String> {
         )),
         _ => {
             let (entry, tool) = (text(&host["entry"]), text(&why["tool"]));
-            lines.push(format!("{name} is not listed. To list it, in {config}:"));
+            lines.push(format!("{entry} is not listed. To list it, in {config}:"));
             lines.push(format!("  network: {{hosts: [{}]}}", Value::from(entry)));
             if why["effect"] == "ask" {
                 lines.push("To allow it for half an hour:".to_owned());

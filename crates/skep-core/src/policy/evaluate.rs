@@ -68,18 +68,29 @@ impl Verdict {
         Self { approvers, ..stricter }
     }
 
+    /// Denied whatever the rules say of its parts.
+    #[must_use]
+    pub fn denied(mut self, why: String, by: &str) -> Self {
+        for part in &mut self.parts {
+            part.effect = Effect::Deny;
+            part.why.clone_from(&why);
+            part.rule = Some(by.to_owned());
+        }
+        let rule = Some(by.to_owned());
+        Self { effect: Effect::Deny, why, rule, approvers: Approvers::default(), ..self }
+    }
+
     /// With what the agent's lists say of the host that the call names. A host that is denied
     /// there is denied by nothing else: no rule, no grant and no person lifts it.
     #[must_use]
     pub fn at_host(mut self, host: HostStanding) -> Self {
         match (host.standing, self.effect) {
             (HostListing::Denied, _) => {
-                self.effect = Effect::Deny;
-                self.why = host.why();
-                self.rule = Some(NETWORK_DENY.to_owned());
+                let by = if host.denied_by.is_some() { NETWORK_DENY } else { NETWORK };
+                self = self.denied(host.why.clone(), by);
             }
             (HostListing::Unlisted, Effect::Ask) => {
-                self.why = format!("{}; {}", self.why, host.why());
+                self.why = format!("{}; {}", self.why, host.why);
             }
             (HostListing::Listed | HostListing::Unlisted, _) => {}
         }
@@ -91,7 +102,7 @@ impl Verdict {
     #[must_use]
     pub fn at_unread_host(self) -> Self {
         let why = "its host cannot be read, and the agent's network.deny may mean it".to_owned();
-        Self { effect: Effect::Deny, why, rule: Some(NETWORK_DENY.to_owned()), ..self }
+        self.denied(why, NETWORK_DENY)
     }
 }
 
@@ -122,6 +133,8 @@ fn is_zero(count: &usize) -> bool {
 
 /// What decided where a host is denied.
 const NETWORK_DENY: &str = "network.deny";
+/// What decided where an address is out of reach.
+const NETWORK: &str = "network";
 /// The most rules that a decision lists over all its parts; matching ones come on top.
 const TOLD: usize = 300;
 /// The most matching rules that one part lists.

@@ -3,7 +3,8 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::host::WebAddress;
+use super::address::{AddressKind, kind_of};
+use super::host::{Host, WebAddress};
 use super::network::{HostEntry, HostVerdict, NetworkRules};
 
 /// What the agent's setting `network` says of a host.
@@ -14,7 +15,7 @@ pub enum HostListing {
     Listed,
     /// In none of the lists: a call of it is asked for.
     Unlisted,
-    /// In `network.deny`.
+    /// In `network.deny`, or an address that no question lifts.
     Denied,
 }
 
@@ -43,15 +44,38 @@ pub struct HostStanding {
     /// The entry for `network.hosts` that would list it; absent where it is listed or denied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entry: Option<String>,
+    /// In a sentence without its end.
+    #[serde(skip)]
+    pub why: String,
 }
 
 impl HostStanding {
     pub fn of(rules: &NetworkRules, target: &WebAddress) -> Self {
         let (host, port) = (target.host(), target.port());
-        let (standing, denied_by) = match rules.judge(host, port) {
-            HostVerdict::Listed => (HostListing::Listed, None),
-            HostVerdict::Unlisted => (HostListing::Unlisted, None),
-            HostVerdict::Denied { entry } => (HostListing::Denied, Some(entry)),
+        let entry = HostEntry::for_host(host, port).to_string();
+        let (standing, denied_by, why) = match rules.judge(host, port) {
+            HostVerdict::Denied { entry } => {
+                let why = format!("{host} is denied by the agent's network.deny: {entry}");
+                (HostListing::Denied, Some(entry), why)
+            }
+            verdict => match (refused(rules, host, port, &entry), verdict) {
+                (Some(why), _) => (HostListing::Denied, None, why),
+                (None, HostVerdict::Listed) => {
+                    let why = format!("{host} is in the agent's network.hosts");
+                    (HostListing::Listed, None, why)
+                }
+                (None, _) if rules.lists_some_port(host) => {
+                    let why = format!(
+                        "the agent's network.hosts lists {host}, but not its port {port}, as \
+                         `{entry}` does"
+                    );
+                    (HostListing::Unlisted, None, why)
+                }
+                (None, _) => {
+                    let why = format!("{host} is not in the agent's network.hosts");
+                    (HostListing::Unlisted, None, why)
+                }
+            },
         };
         let missing = standing == HostListing::Unlisted;
         Self {
@@ -60,22 +84,30 @@ impl HostStanding {
             url: target.to_string(),
             standing,
             denied_by,
-            entry: missing.then(|| HostEntry::for_host(host, port).to_string()),
+            entry: missing.then_some(entry),
+            why,
         }
     }
+}
 
-    /// In a sentence without its end.
-    pub fn why(&self) -> String {
-        let host = &self.host;
-        match (self.standing, &self.denied_by) {
-            (HostListing::Listed, _) => format!("{host} is in the agent's network.hosts"),
-            (HostListing::Denied, Some(entry)) => {
-                format!("{host} is denied by the agent's network.deny: {entry}")
-            }
-            (HostListing::Denied, None) => format!("{host} is denied by the agent's network.deny"),
-            (HostListing::Unlisted, _) => format!("{host} is not in the agent's network.hosts"),
-        }
+/// Why an address that is not public is refused: only an operator's list lifts that, so nobody is
+/// asked.
+fn refused(rules: &NetworkRules, host: &Host, port: u16, entry: &str) -> Option<String> {
+    let Host::Address(address) = host else { return None };
+    let kind = kind_of(*address);
+    if kind == AddressKind::Public {
+        return None;
     }
+    let is = kind.as_str();
+    if !kind.may_be_listed() {
+        return Some(format!("{host} is {is}: no agent may reach it"));
+    }
+    (!rules.permits_private(*address, port)).then(|| {
+        format!(
+            "{host} is {is}, and the agent's network.private does not list it for port {port}; an \
+             operator lists it with `network: {{private: [\"{entry}\"]}}`"
+        )
+    })
 }
 
 #[cfg(test)]
@@ -102,7 +134,16 @@ mod tests {
         let cases = [
             ("https://EXAMPLE.org./a", "example.org", HostListing::Listed, None),
             ("http://10.0.0.7:81/", "10.0.0.7", HostListing::Listed, None),
-            ("http://10.0.0.7/", "10.0.0.7", HostListing::Unlisted, Some("10.0.0.7")),
+            ("http://10.0.0.7/", "10.0.0.7", HostListing::Denied, None),
+            ("http://127.1:81/", "127.0.0.1", HostListing::Denied, None),
+            ("http://169.254.169.254/", "169.254.169.254", HostListing::Denied, None),
+            ("http://9.9.9.9/", "9.9.9.9", HostListing::Unlisted, Some("9.9.9.9")),
+            (
+                "https://example.org:81/",
+                "example.org",
+                HostListing::Unlisted,
+                Some("example.org:81"),
+            ),
             (
                 "https://bücher.de:8443/",
                 "xn--bcher-kva.de",
@@ -117,6 +158,27 @@ mod tests {
             assert_eq!(found.entry.as_deref(), entry, "{url}");
         }
         assert_eq!(standing("https://a.example.com/").denied_by.as_deref(), Some("*.example.com"));
+    }
+
+    #[test]
+    fn gate_an_address_that_is_not_public_is_told_where_it_is_listed() {
+        let open: NetworkRules = serde_json::from_value(json!({"hosts": ["*", "*:81"]})).unwrap();
+        for (url, told) in [
+            ("http://10.0.0.7:81/", "`network: {private: [\"10.0.0.7:81\"]}`"),
+            ("http://[fd00::7]/", "`network: {private: [\"[fd00::7]\"]}`"),
+            ("http://169.254.169.254/", "of a cloud: no agent may reach it"),
+            ("http://[::ffff:169.254.169.254]/", "of a cloud: no agent may reach it"),
+            ("http://224.0.0.1/", "is a multicast address: no agent may reach it"),
+        ] {
+            let found = HostStanding::of(&open, &WebAddress::parse(url).unwrap());
+            assert_eq!(found.standing, HostListing::Denied, "{url}");
+            assert!(found.why.ends_with(told), "{url}: {}", found.why);
+        }
+        assert_eq!(
+            standing("https://example.org:81/").why,
+            "the agent's network.hosts lists example.org, but not its port 81, as \
+             `example.org:81` does"
+        );
     }
 
     #[test]
@@ -143,6 +205,10 @@ mod tests {
             denied.why,
             "a.example.com is denied by the agent's network.deny: *.example.com"
         );
+        assert_eq!(denied.parts[0].effect, Effect::Deny);
+        assert_eq!(denied.rule.as_deref(), Some("network.deny"));
+        let inside = decide(vec![rule.clone()]).at_host(standing("http://127.0.0.1/"));
+        assert_eq!((inside.effect, inside.rule.as_deref()), (Effect::Deny, Some("network")));
         let other = decide(vec![rule]).at_host(standing("https://other.org/"));
         assert_eq!(other.effect, Effect::Allow);
         let asked = decide(Vec::new()).at_host(standing("https://other.org/"));

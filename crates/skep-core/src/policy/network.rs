@@ -67,12 +67,16 @@ pub enum NetworkEntryError {
     Host(#[from] HostError),
     #[error("that is the address of a page: write the host alone, `{0}`")]
     Address(String),
+    #[error("`{0}` is a range, and ranges of addresses are not offered: list each address")]
+    Range(String),
     #[error("`{0}` is no port: it is a number from 1 to 65535")]
     Port(String),
     #[error("`{0}` is a name: `private` lists addresses such as 10.0.5.7:8080")]
     NotAnAddress(String),
     #[error("{0} is public: list it in `hosts`")]
     Public(IpAddr),
+    #[error("{address} is {kind}: list it in `private`")]
+    Private { address: IpAddr, kind: &'static str },
     #[error("{address} is {kind}: no agent may reach it, whatever is listed")]
     Never { address: IpAddr, kind: &'static str },
 }
@@ -95,6 +99,11 @@ impl NetworkRules {
             true => HostVerdict::Listed,
             false => HostVerdict::Unlisted,
         }
+    }
+
+    /// Whether `hosts` names it, for whatever port.
+    pub fn lists_some_port(&self, host: &Host) -> bool {
+        self.hosts.iter().any(|entry| entry.covers(host))
     }
 
     /// Whether an address that is not public may be dialled in spite of that.
@@ -136,6 +145,20 @@ impl HostEntry {
             None => HostSet::Exactly(Host::parse(host)?),
         };
         Ok(Self { hosts, port })
+    }
+
+    /// As an entry of `hosts`: an address there is public, for no other one would be dialled.
+    pub fn parse_listed(text: &str) -> Result<Self, NetworkEntryError> {
+        let entry = Self::parse(text)?;
+        let HostSet::Exactly(Host::Address(address)) = entry.hosts else { return Ok(entry) };
+        let kind = kind_of(address);
+        match kind {
+            AddressKind::Public => Ok(entry),
+            _ if kind.may_be_listed() => {
+                Err(NetworkEntryError::Private { address, kind: kind.as_str() })
+            }
+            _ => Err(NetworkEntryError::Never { address, kind: kind.as_str() }),
+        }
     }
 
     /// The entry that lists this host and port, as narrow as an entry can be.
@@ -186,6 +209,12 @@ impl AddressEntry {
 fn split_port(text: &str) -> Result<(&str, Option<u16>), NetworkEntryError> {
     if let Some((_, host)) = text.split_once("://") {
         return Err(NetworkEntryError::Address(host.split('/').next().unwrap_or(host).to_owned()));
+    }
+    if let Some((address, bits)) = text.split_once('/')
+        && bits.bytes().all(|byte| byte.is_ascii_digit())
+        && matches!(Host::parse(address), Ok(Host::Address(_)))
+    {
+        return Err(NetworkEntryError::Range(text.to_owned()));
     }
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if host.ends_with(']') || !host.contains(':') => (host, port),

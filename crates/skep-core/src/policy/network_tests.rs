@@ -142,6 +142,17 @@ fn network_wrong_entries_are_refused_with_a_reason() {
     }
     let page = HostEntry::parse("https://example.org:8443/path").unwrap_err().to_string();
     assert_eq!(page, "that is the address of a page: write the host alone, `example.org:8443`");
+    for range in ["10.0.0.0/8", "fd00::/8", "[fd00::]/8"] {
+        assert_eq!(HostEntry::parse(range), Err(NetworkEntryError::Range(range.to_owned())));
+        assert_eq!(AddressEntry::parse(range), Err(NetworkEntryError::Range(range.to_owned())));
+    }
+    let listed = |text: &str| HostEntry::parse_listed(text).map_err(|error| error.to_string());
+    assert_eq!(
+        listed("10.0.5.8:81"),
+        Err("10.0.5.8 is in a private network: list it in `private`".to_owned())
+    );
+    assert!(listed("169.254.169.254").unwrap_err().contains("no agent may reach it"));
+    assert!(listed("9.9.9.9").is_ok() && listed("*:81").is_ok() && listed("localhost").is_ok());
     let private = |text: &str| AddressEntry::parse(text).unwrap_err();
     assert!(matches!(private("db.internal:80"), NetworkEntryError::NotAnAddress(_)));
     assert!(matches!(private("8.8.8.8"), NetworkEntryError::Public(_)));

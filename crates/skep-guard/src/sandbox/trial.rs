@@ -168,13 +168,24 @@ pub(super) async fn run(sandbox: &Sandbox, network: TrialNetwork) -> Report {
             let checks = vec![Check { name: "bubblewrap", holds: false, detail: why }];
             return Report { level, checks };
         }
+        // The refusal around it says that the command was not run, and the remedy.
+        Err(SandboxError::Down { failed: why, .. } | SandboxError::Room { why }) => {
+            return failed(level, why);
+        }
         Err(error) => return failed(level, error.to_string()),
     };
     let ran = &tried.output;
     let facts = Facts::read(ran);
     if facts.get("end") != "reached" {
         let said = String::from_utf8_lossy(&ran.stdout.bytes).trim().to_owned();
-        return failed(level, format!("the trial ended early: {:?} {said}", ran.ending));
+        let ended = match ran.ending {
+            Ending::Exited { code } => format!("with code {code}"),
+            Ending::Signalled { signal } => format!("by signal {signal}"),
+            Ending::TimedOut => "after all its time".to_owned(),
+            Ending::Cancelled => "because it was stopped".to_owned(),
+            Ending::OverLimit { what } => format!("at its limit of {what}"),
+        };
+        return failed(level, format!("the trial ended early, {ended}. {said}").trim().to_owned());
     }
     Report { level, checks: facts.judge(sandbox, &tried, network) }
 }

@@ -82,8 +82,12 @@ impl Hive {
         let (policy, arguments) = (&agent.policy, &wish.arguments);
         let imagined =
             PolicyTrial { agent: &agent, policy, tool: &*tool, arguments, known: &known };
-        let verdict = imagined.verdict().await;
+        let mut verdict = imagined.verdict().await;
         let listed = is_listed(&agent, &*tool);
+        if !listed {
+            let why = format!("the agent's allowed_tools does not list {}", tool.spec().name);
+            verdict = verdict.denied(why, "allowed_tools");
+        }
         Ok(WhyInfo {
             agent: wish.agent,
             tool: tool.spec().name.clone(),
@@ -107,7 +111,14 @@ impl Hive {
     pub async fn grant(&self, wish: GrantWish) -> Result<GrantInfo, DoorError> {
         let agent = self.shared.agent_id(&wish.agent)?;
         if !wish.tool.contains('*') {
-            self.tool(&wish.tool)?;
+            let tool = self.tool(&wish.tool)?;
+            if wish.host.is_some() && !names_host(&*tool) {
+                return Err(DoorError::new(
+                    ErrorKind::Invalid,
+                    "bad_pattern",
+                    hostless(&wish.tool),
+                ));
+            }
         }
         let now = clock::now_ms();
         let row = GrantRow {
@@ -158,6 +169,18 @@ impl Hive {
         let read = self.shared.store.read(async |conn| grants::of_agent(conn, agent, now).await);
         read.await.map_err(door_error)
     }
+}
+
+fn names_host(tool: &dyn Tool) -> bool {
+    let properties = &tool.spec().input_schema["properties"];
+    ["url", "host"].iter().any(|key| !properties[key].is_null())
+}
+
+fn hostless(tool: &str) -> String {
+    format!(
+        "Calls of `{tool}` name no host, so the grant would allow nothing. Grant `web_fetch` the \
+         host; for commands list it in network.hosts of the agent's config.yaml."
+    )
 }
 
 /// Says what is wrong with the patterns of a grant.

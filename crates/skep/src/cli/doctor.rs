@@ -96,8 +96,12 @@ async fn examine(home: &Home, globals: &Globals, known: &KnownNames) -> Vec<Diag
     }
     let mut findings = vec![usable(home.root())];
     findings.extend([home.root().to_path_buf(), home.run()].iter().filter_map(|p| private(p)));
-    findings.extend(configuration(home, known).await);
     let (instance, finding) = instance(home, globals).await;
+    let running = match (&instance, Client::open(globals)) {
+        (InstanceState::Runs, Ok(client)) => client.get("/api/v1/state").await.unwrap_or_default(),
+        _ => Value::Null,
+    };
+    findings.extend(configuration(home, known, &running).await);
     findings.push(finding);
     if matches!(instance, InstanceState::Runs) {
         findings.extend(in_force(globals).await);
@@ -152,7 +156,8 @@ fn private(path: &Path) -> Option<Diagnosis> {
     })
 }
 
-async fn configuration(home: &Home, known: &KnownNames) -> Vec<Diagnosis> {
+/// The files; `running` is the state of the hive that runs here.
+async fn configuration(home: &Home, known: &KnownNames, running: &Value) -> Vec<Diagnosis> {
     let loaded = match load_looking(home, known, &environment::var).await {
         Ok(loaded) => loaded,
         Err(error) => {
@@ -166,32 +171,56 @@ async fn configuration(home: &Home, known: &KnownNames) -> Vec<Diagnosis> {
         findings.push(Diagnosis::new(Severity::Doubtful, "configuration", warning));
     }
     let mut active = 0;
+    let usual = &loaded.defaults.sandbox;
+    let written_in = |by_default| match by_default {
+        true => "defaults in skep.yaml",
+        false => "its config.yaml",
+    };
     for (name, state) in loaded.settings.agents.iter() {
         match state {
             AgentState::Active(agent) => {
                 active += 1;
                 if agent.sandbox.level == SandboxLevel::Host {
                     let text = format!("{name} runs programs on the host, without walls");
+                    let file = written_in(usual.level == SandboxLevel::Host);
                     let next =
-                        "unless this is meant, take sandbox.level: host out of its config.yaml";
+                        format!("unless this is meant, take sandbox.level: host out of {file}");
                     findings.push(Diagnosis::new(Severity::Exposed, "agent", text).next(next));
                 } else if agent.sandbox.network == SandboxNetwork::Full {
                     let text = format!(
                         "{name} runs programs that reach whatever this machine reaches, the ports \
                          of this hive among it"
                     );
-                    let next = "unless this is meant, take sandbox.network: full out of its \
-                                config.yaml and list hosts in network.hosts";
+                    let file = written_in(usual.network == SandboxNetwork::Full);
+                    let next = format!(
+                        "unless this is meant, take sandbox.network: full out of {file} and list \
+                         hosts in network.hosts"
+                    );
                     findings.push(Diagnosis::new(Severity::Exposed, "agent", text).next(next));
                 }
             }
             AgentState::Failed { reason } => {
-                let text = format!("{name} is disabled: {reason}");
-                findings.push(Diagnosis::new(Severity::Bad, "agent", text));
+                let live = running["agents"].as_array().into_iter().flatten();
+                let kept = live
+                    .into_iter()
+                    .find(|agent| agent["name"] == name.as_str() && agent["status"] == "active");
+                active += usize::from(kept.is_some());
+                let text = match kept {
+                    None => format!("{name} is disabled: {reason}"),
+                    Some(agent) if agent["policy_error"].is_string() => format!(
+                        "{name}: {reason}. The running hive denies all its tool calls until then"
+                    ),
+                    Some(_) => format!(
+                        "{name}: {reason}. The running hive goes on with what it read before"
+                    ),
+                };
+                let next = "correct the file, then skep config check";
+                findings.push(Diagnosis::new(Severity::Bad, "agent", text).next(next));
             }
         }
     }
-    let text = format!("no errors; agents that can work: {active}");
+    let errors = if loaded.broken.is_empty() { "no errors; " } else { "" };
+    let text = format!("{errors}agents that can work: {active}");
     findings.push(Diagnosis::new(Severity::Good, "configuration", text));
     findings.push(spending(&loaded));
     let model = Diagnosis::new(Severity::Good, "model", loaded.settings.model_note);

@@ -215,7 +215,11 @@ fn resolve(
         },
         workspace,
         folder: folder.to_path_buf(),
-        sandbox: confinement::sandbox(&raw.sandbox, defaults.sandbox),
+        sandbox: confinement::sandbox(
+            &raw.sandbox,
+            defaults.sandbox,
+            (reader.source, &["sandbox"]),
+        )?,
         policy: Policy {
             classes: defaults.policy,
             rules: policy::within(policy::rules(&raw.policy, reader, around.known)?, &working),

@@ -8,7 +8,9 @@ use serde::Deserialize;
 use skep_core::policy::{ClassPolicy, Effect};
 use skep_core::settings::{SandboxLevel, SandboxLimits, SandboxNetwork, SandboxSettings};
 
+use super::mistake::Mistake;
 use super::scalar::BoundedInteger;
+use super::source::SourceText;
 
 const MIB: u64 = 1 << 20;
 
@@ -72,10 +74,14 @@ pub struct RawPolicy {
     shape: Option<RawEffect>,
 }
 
-/// `raw` over `usual`.
-pub fn sandbox(raw: &RawSandbox, usual: SandboxSettings) -> SandboxSettings {
+/// `raw`, which stands at `path` of the file, over `usual`.
+pub fn sandbox(
+    raw: &RawSandbox,
+    usual: SandboxSettings,
+    (source, path): (&SourceText, &[&str]),
+) -> Result<SandboxSettings, Mistake> {
     let limits = &raw.limits;
-    SandboxSettings {
+    let settings = SandboxSettings {
         level: match raw.level {
             None => usual.level,
             Some(RawLevel::Confined) => SandboxLevel::Confined,
@@ -95,7 +101,15 @@ pub fn sandbox(raw: &RawSandbox, usual: SandboxSettings) -> SandboxSettings {
             workspace_bytes: raw.workspace_mib.map(|n| n.0 * MIB).or(usual.limits.workspace_bytes),
             disk_floor_bytes: usual.limits.disk_floor_bytes,
         },
+    };
+    let bounded = raw.network.is_some() && settings.network != SandboxNetwork::Full;
+    if bounded && settings.level == SandboxLevel::Host {
+        let what = "has no effect with `sandbox.level: host`: without walls, commands reach \
+                    whatever this machine reaches";
+        let mistake = source.mistake_at_path(&[path, &["network"]].concat(), what);
+        return Err(mistake.expecting("`level: confined` beside it, or no `network` here"));
     }
+    Ok(settings)
 }
 
 pub fn policy(raw: &RawPolicy) -> ClassPolicy {

@@ -82,7 +82,7 @@ struct RawLimits {
     inbox_body_bytes: Option<BoundedInteger<1, 1_048_576>>,
     /// MiB that must be free on a workspace's disk for tools to write or run anything (1024).
     disk_floor_mib: Option<BoundedInteger<0, 16_777_216>>,
-    /// Requests that one agent may make to one host in a minute (60).
+    /// Requests of `web_fetch` of one agent to one host in a minute (60).
     requests_per_minute: Option<BoundedInteger<1, 100_000>>,
     /// Tokens that all model calls of a day (UTC) may use (no limit).
     tokens_per_day: Option<BoundedInteger<1, 10_000_000_000>>,
@@ -311,7 +311,11 @@ fn defaults(
         engine,
         profile,
         allowed_tools: tools(reader, &raw.allowed_tools, known)?,
-        sandbox: confinement::sandbox(&raw.sandbox, usual_sandbox),
+        sandbox: confinement::sandbox(
+            &raw.sandbox,
+            usual_sandbox,
+            (reader.source, &["defaults", "sandbox"]),
+        )?,
         network: network::rules(&raw.network, reader, &NetworkRules::default())?,
         policy: confinement::policy(&raw.policy),
     })

@@ -348,19 +348,44 @@ fn each_broken_file_is_told_once() {
 }
 
 #[test]
+fn a_network_that_walls_would_bound_needs_walls() {
+    let host = "defaults:\n  sandbox:\n    level: host\n";
+    let why = |hive: &str, agent: &str| {
+        let folder = Folder::new(&[("skep.yaml", hive), ("teams/main/config.yaml", agent)]);
+        match folder.load() {
+            Err(error) => error.to_string(),
+            Ok(loaded) => match loaded.settings.agents.get(&AgentName::new("main")).unwrap() {
+                AgentState::Failed { reason } => reason.clone(),
+                AgentState::Active(_) => String::new(),
+            },
+        }
+    };
+    for (hive, agent, place) in [
+        ("", "sandbox:\n  level: host\n  network: proxy\n", "config.yaml:3:"),
+        (host, "sandbox:\n  network: none\n", "config.yaml:2:"),
+        (&*format!("{host}    network: none\n"), "", "skep.yaml:4:"),
+    ] {
+        let said = why(hive, agent);
+        assert!(said.contains(place) && said.contains("sandbox.network`: has no effect"), "{said}");
+    }
+    assert_eq!(why(host, "sandbox: {network: full}\n"), "");
+    assert_eq!(why("defaults: {sandbox: {network: none}}\n", "sandbox: {level: host}\n"), "");
+}
+
+#[test]
 fn sandbox_and_policy_act_and_an_agent_changes_what_it_writes() {
     let folder = Folder::new(&[
         (
             "skep.yaml",
             "limits: {disk_floor_mib: 3}\n\
-             defaults:\n  sandbox: {level: host, network: none, \
+             defaults:\n  sandbox: {level: host, network: full, \
              limits: {cpu_seconds: 12, memory_mib: 16}}\n\
              \x20 policy: {read: ask, write: deny, run: allow, reach: allow, shape: deny}\n",
         ),
         ("teams/main/config.yaml", ""),
         (
             "teams/cto/config.yaml",
-            "sandbox: {level: confined, network: full, workspace_mib: 5, \
+            "sandbox: {level: confined, network: none, workspace_mib: 5, \
              limits: {memory_mib: 32, processes: 9, disk_mib: 1}}\n",
         ),
     ]);
@@ -372,7 +397,7 @@ fn sandbox_and_policy_act_and_an_agent_changes_what_it_writes() {
         disk_floor_bytes: Some(3 << 20),
         ..SandboxLimits::default()
     };
-    let network = SandboxNetwork::None;
+    let network = SandboxNetwork::Full;
     assert_eq!(main.sandbox, SandboxSettings { level: SandboxLevel::Host, network, limits });
     let limits = SandboxLimits {
         memory_bytes: Some(32 << 20),
@@ -381,7 +406,7 @@ fn sandbox_and_policy_act_and_an_agent_changes_what_it_writes() {
         workspace_bytes: Some(5 << 20),
         ..limits
     };
-    let network = SandboxNetwork::Full;
+    let network = SandboxNetwork::None;
     assert_eq!(cto.sandbox, SandboxSettings { level: SandboxLevel::Confined, network, limits });
     let policy = ClassPolicy {
         read: Effect::Ask,

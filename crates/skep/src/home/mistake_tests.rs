@@ -240,6 +240,20 @@ fn bad_texts(holds: &str) -> Vec<(&'static str, &'static [&'static str])> {
 }
 
 #[test]
+fn lists_of_hosts_that_are_written_in_other_ways_are_explained() {
+    for (text, said) in [
+        ("network: full\n", "belong to sandbox.network)"),
+        ("network: {hosts: docs.rs}\n", "a list, each entry a string: [docs.rs]"),
+        ("network: {hosts: [*.x.org]}\n", "is put in quotes"),
+        ("network: {private: [10.0.0.0/8]}\n", "ranges of addresses are not offered"),
+        ("network: {hosts: ['10.0.5.8:81']}\n", "list it in `private`"),
+    ] {
+        let (_, message) = told("agent.json", text);
+        assert!(message.contains(said), "{said} not in {message}");
+    }
+}
+
+#[test]
 fn every_text_that_means_nothing_is_found_with_its_line_and_the_nearest_that_does() {
     let mut count = 0;
     for (name, schema) in schema::all() {
@@ -319,6 +333,8 @@ fn every_key_of_a_rule_misspelt_wrong_or_meaningless_is_found() {
     for (key, value) in [("grants", "[]"), ("grants", "null"), ("approvers", "[]")] {
         check(key, value, &["a list, each entry a string"]);
     }
+    let hosts = ["a rule about `web_fetch`", "in `network.hosts`"];
+    check("host", "docs.rs", &hosts);
     let (file, message) = told("agent.json", "policy:\n  - effect: deny\n");
     let missing = format!("{}:2:5: `policy.0.tool`: the key `tool` is missing", file.display());
     assert!(message.starts_with(&missing), "{message}");

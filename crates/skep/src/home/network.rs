@@ -13,18 +13,31 @@ use super::scalar::{TextScalar, present};
 /// The hosts that tools and programs of an agent may reach.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(extend("x-expected" = "a mapping with the keys hosts, deny, private (none, proxy and \
+                                  full belong to sandbox.network)"))]
 pub struct RawNetwork {
     /// May be reached: `example.org`, `*.example.org` for everything below, `host:8443` for
     /// another port than 80 and 443 (none).
     #[serde(deserialize_with = "present")]
-    #[schemars(with = "Vec<String>", extend("x-holds" = "host entry"))]
+    #[schemars(
+        with = "Vec<String>",
+        extend("x-holds" = "host entry", "x-expected" = "a list, each entry a string: [docs.rs]")
+    )]
     hosts: Option<Vec<TextScalar>>,
     /// Never reached, whatever else says; those of the defaults count for every agent (none).
-    #[schemars(extend("x-holds" = "host entry"))]
+    #[schemars(extend(
+        "x-holds" = "host entry", "x-expected" = "a list, each entry a string: [docs.rs]"
+    ))]
     deny: Vec<TextScalar>,
     /// Addresses inside own networks that may be reached: `10.0.5.7`, `10.0.5.7:8080` (none).
     #[serde(deserialize_with = "present")]
-    #[schemars(with = "Vec<String>", extend("x-holds" = "private address"))]
+    #[schemars(
+        with = "Vec<String>",
+        extend(
+            "x-holds" = "private address",
+            "x-expected" = "a list, each entry a string: [\"10.0.5.7:8080\"]"
+        )
+    )]
     private: Option<Vec<TextScalar>>,
 }
 
@@ -44,7 +57,7 @@ pub fn rules(
         }
     }
     let hosts = match &raw.hosts {
-        Some(hosts) => entries(hosts, reader, HostEntry::parse, HOST)?,
+        Some(hosts) => entries(hosts, reader, HostEntry::parse_listed, HOST)?,
         None => usual.hosts.clone(),
     };
     let private = match &raw.private {

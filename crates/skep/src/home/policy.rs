@@ -16,6 +16,9 @@ use super::known_names::KnownNames;
 use super::mistake::Mistake;
 use super::scalar::TextScalar;
 
+/// Tools whose calls name no host.
+const HOSTLESS: [&str; 6] = ["read", "write", "edit", "glob", "grep", "bash"];
+
 /// One rule. It matches when the tool, every condition and the grant do.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -85,6 +88,12 @@ fn resolve(raw: &RawRule, reader: &Reader<'_>, known: &KnownNames) -> Result<Rul
             return Err(mistake.expecting("a tool's name, or a pattern with `*`"));
         }
     };
+    let reached = pattern(reader, &raw.host, HostPattern::parse)?;
+    if let Some(host) = raw.host.as_ref().filter(|_| HOSTLESS.contains(&tool.as_str())) {
+        let what = format!("calls of `{tool}` name no host, so the rule would never match");
+        let expected = "a rule about `web_fetch`; for commands the host in `network.hosts`";
+        return Err(reader.mistake(host, what).expecting(expected));
+    }
     let grants: Result<_, Mistake> = raw.grants.iter().map(|text| grant(reader, text)).collect();
     let folder = reader.source.file.parent().and_then(|folder| folder.file_name());
     let folder = folder.map(|name| name.to_string_lossy()).unwrap_or_default();
@@ -93,7 +102,7 @@ fn resolve(raw: &RawRule, reader: &Reader<'_>, known: &KnownNames) -> Result<Rul
         tool,
         path: pattern(reader, &raw.path, PathPattern::parse)?,
         command: pattern(reader, &raw.command, CommandPattern::parse)?,
-        host: pattern(reader, &raw.host, HostPattern::parse)?,
+        host: reached,
         grants: grants?,
         approvers: approvers(raw, reader)?,
         place: format!("teams/{folder}/config.yaml:{}", raw.tool.at().0),

@@ -101,7 +101,9 @@ fn syntax(error: &Error) -> String {
     match error {
         Error::MultipleDocuments { .. } => "more than one YAML document in the file".to_owned(),
         Error::MergeKeyNotAllowed { .. } => "merge keys (`<<`) are not supported".to_owned(),
-        Error::UnknownAnchor { .. } => "an alias names no anchor".to_owned(),
+        Error::UnknownAnchor { .. } => {
+            "an alias names no anchor (a text that begins with `*` is put in quotes)".to_owned()
+        }
         Error::AliasReplayLimitExceeded { .. }
         | Error::AliasReplayStackDepthExceeded { .. }
         | Error::RecursiveReferencesRequireWeakTypes { .. }

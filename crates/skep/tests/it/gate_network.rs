@@ -92,6 +92,26 @@ async fn gate_network_reads_listed_hosts_and_tells_the_audit_trail() {
     let url = json!({"url": format!("http://localhost:{port}/page")}).to_string();
     let why = said(&stage, &["why", "main", "web_fetch", &url]).await;
     assert!(why.stdout.contains("localhost is listed in network.hosts"), "{why:?}");
+    // Nothing is asked that no yes can open, and no line says something else.
+    let url = |host: &str| json!({"url": format!("http://{host}/page")}).to_string();
+    for (host, told) in [
+        (format!("127.0.0.1:{port}"), "127.0.0.1 is listed in network.private"),
+        ("169.254.169.254".to_owned(), "of a cloud: no agent may reach it\n"),
+        ("10.0.5.8:81".to_owned(), "`network: {private: [\"10.0.5.8:81\"]}`\n"),
+    ] {
+        let why = said(&stage, &["why", "main", "web_fetch", &url(&host)]).await.stdout;
+        assert!(why.contains(told), "{told} not in {why}");
+        assert_eq!(why.contains("deny: "), !why.contains("allow"), "{why}");
+        assert!(!why.contains("skep grant"), "{why}");
+    }
+    let text = answer(&play, r#"web_fetch {"url": "http://169.254.169.254/"}"#).await;
+    assert!(text.starts_with("policy_deny: ") && text.contains("no agent may reach it"), "{text}");
+    let unlisted = said(&stage, &["why", "main", "bash", r#"{"command": "date"}"#]).await.stdout;
+    assert!(unlisted.starts_with("deny: the agent's allowed_tools does not list bash"));
+    assert!(!unlisted.contains(": allow"), "{unlisted}");
+    let grant = ["grant", "new", "main", "bash", "--host", "docs.rs", "--minutes", "5"];
+    let refused = said(&stage, &grant).await;
+    assert!(refused.code != Some(0) && refused.stderr.contains("network.hosts"), "{refused:?}");
     // The doors of the hive itself are no host, even where the address is listed.
     let own = play.hive.url().unwrap().rsplit(':').next().unwrap().to_owned();
     let config = format!("{}, '127.0.0.1:{own}']\n", site.rules("").trim_end_matches("]\n"));
