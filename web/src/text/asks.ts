@@ -50,6 +50,14 @@ export const STANDINGS: Record<HostListing, string> = {
   denied: "denied for this agent",
 };
 
+/** What is unusual about where programs run, of a call or of an agent. */
+export function danger(of: { sandbox?: string | null; network?: string | null }): Danger | undefined {
+  if (of.sandbox === "host") return "no walls";
+  return of.network === "open" || of.network === "full" ? "full network" : undefined;
+}
+
+export type Danger = "no walls" | "full network";
+
 export function isShort(approval: ApprovalInfo): boolean {
   const { shown } = approval;
   return shown.length <= CHARACTERS && shown.split("\n").length <= LINES;

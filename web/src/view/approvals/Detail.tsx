@@ -10,7 +10,7 @@ import { usePage } from "../context";
 import { DiffView } from "../Diff";
 import { createReading } from "../hooks";
 import { Icon } from "../marks";
-import { Problem } from "../parts";
+import { DangerTag, Problem } from "../parts";
 import { Trace } from "../Trace";
 import { HostLine, Wants } from "./AskCard";
 import type { DecisionChoice } from "./choice";
@@ -36,7 +36,8 @@ export function Detail(props: Props) {
       </h1>
       <p class="path">
         {clock(approval().asked_at)} in <a href={href(talkOf(approval()))}>this conversation</a>,
-        asked by <b>{visible(approval().asked_by.map(whoIs).join(", "))}</b>
+        asked by <b>{visible(approval().asked_by.map(whoIs).join(", "))}</b>{" "}
+        <DangerTag of={approval()} />
       </p>
       <div class="cols">
         <div>
