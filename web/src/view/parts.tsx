@@ -187,8 +187,8 @@ export function NeedItem(props: {
 }
 
 const DANGERS: Record<Danger, string> = {
-  "no walls": "Runs on the host, with the rights of the hive itself",
-  "full network": "Reaches whatever this machine reaches",
+  "no walls": "Programs run on the host, with the rights of the hive itself",
+  "full network": "Programs reach whatever this machine reaches",
 };
 
 /** In red, where programs run without walls or with the whole network; else nothing. */
