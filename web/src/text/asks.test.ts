@@ -1,6 +1,15 @@
 import { expect, test } from "vitest";
 import type { ApprovalInfo, DecisionInfo } from "../api/types";
-import { allowed, danger, exact, hostOf, looksLikeAnswer, refusal, verdict, wishWords } from "./asks";
+import {
+  allowed,
+  danger,
+  exact,
+  hostOf,
+  looksLikeAnswer,
+  refusal,
+  verdict,
+  wishWords,
+} from "./asks";
 
 const approval = (given: Partial<ApprovalInfo>) =>
   ({ arguments: {}, shown: "", approvers: [["role:operator"]], ...given }) as ApprovalInfo;

@@ -50,13 +50,19 @@ export const STANDINGS: Record<HostListing, string> = {
   denied: "denied for this agent",
 };
 
-/** What is unusual about where programs run, of a call or of an agent. */
-export function danger(of: { sandbox?: string | null; network?: string | null }): Danger | undefined {
-  if (of.sandbox === "host") return "no walls";
-  return of.network === "open" || of.network === "full" ? "full network" : undefined;
+/** Where programs run and what they reach, of a call or of an agent. */
+export interface Walls {
+  sandbox?: string | null;
+  network?: string | null;
 }
 
 export type Danger = "no walls" | "full network";
+
+/** What is unusual about them. */
+export function danger(of: Walls): Danger | undefined {
+  if (of.sandbox === "host") return "no walls";
+  return of.network === "open" || of.network === "full" ? "full network" : undefined;
+}
 
 export function isShort(approval: ApprovalInfo): boolean {
   const { shown } = approval;

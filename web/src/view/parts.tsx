@@ -2,7 +2,7 @@
 
 import { For, type JSX, Show } from "solid-js";
 import { Dynamic } from "solid-js/web";
-import { type Danger, danger } from "../text/asks";
+import { type Danger, danger, type Walls } from "../text/asks";
 import { visible } from "../text/visible";
 import { usePage } from "./context";
 import { Icon, Mark } from "./marks";
@@ -192,9 +192,7 @@ const DANGERS: Record<Danger, string> = {
 };
 
 /** In red, where programs run without walls or with the whole network; else nothing. */
-export function DangerTag(props: {
-  of: { sandbox?: string | null; network?: string | null };
-}) {
+export function DangerTag(props: { of: Walls }) {
   return (
     <Show when={danger(props.of)}>
       {(words) => (

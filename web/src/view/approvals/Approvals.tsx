@@ -88,10 +88,12 @@ function List(props: { picked: string | undefined; now: number }) {
                 <span class="grow clip">
                   <b>{approval.agent}</b> wants to {wish(approval).verb}
                 </span>
-                <DangerTag of={approval} />
                 <span class="when">{left(props.now - approval.asked_at)}</span>
               </span>
-              <span class="mono clip">{wish(approval).about}</span>
+              <span class="row">
+                <span class="grow mono clip">{wish(approval).about}</span>
+                <DangerTag of={approval} />
+              </span>
             </Item>
           )}
         </For>
