@@ -133,6 +133,44 @@ for (const [where, options] of Object.entries(SIZES)) {
         faultless(page, /409/);
     });
 
+    test(`what has no walls is red wherever it is approved ${where}`, async (t) => {
+        const walls = { "no walls": "level: host", "full network": "network: full" };
+        for (const [words, setting] of Object.entries(walls)) {
+            const agent = `${AGENT}sandbox: {${setting}}\n`;
+            const files = { ...HOME, "teams/main/config.yaml": agent };
+            const { model, page } = await withModel(browser, t, options, files);
+            const tag = async (where) => {
+                const found = where.getByText(words, { exact: true });
+                await found.waitFor();
+                const [seen, wanted] = await found.evaluate((one) => {
+                    const probe = document.body.appendChild(document.createElement("i"));
+                    probe.style.color = "var(--bad)";
+                    const colours = [one, probe].map((one) => getComputedStyle(one).color);
+                    probe.remove();
+                    return colours;
+                });
+                assert.equal(seen, wanted, words);
+            };
+            model.push(call("bash", { command: "rm -rf build" }));
+            await talk(page);
+            if (size === "desktop") await tag(page.locator(".side"));
+            await say(page, "Clean up.");
+            await tag(card(page));
+            await picture(page, `danger-card-${size}`);
+            await visit(page, "Home");
+            await tag(page.locator(".needs"));
+            await accessible(page, `a danger on Home, ${size}`);
+            await picture(page, `danger-home-${size}`);
+            await visit(page, "Approvals");
+            await tag(page.locator(".detail .path"));
+            if (size === "desktop") await tag(page.locator(".asks"));
+            await picture(page, `danger-detail-${size}`);
+            const wide = await page.evaluate(() => document.body.scrollWidth - innerWidth);
+            assert.ok(wide <= 0, `${wide} px stick out`);
+            faultless(page);
+        }
+    });
+
     test(`a viewer reads and is offered nothing else ${where}`, async (t) => {
         const { hive, model } = await asking(t);
         model.push(call("bash", { command: "rm -rf build" }));

@@ -1,6 +1,15 @@
 import { expect, test } from "vitest";
 import type { ApprovalInfo, DecisionInfo } from "../api/types";
-import { allowed, exact, hostOf, looksLikeAnswer, refusal, verdict, wishWords } from "./asks";
+import {
+  allowed,
+  danger,
+  exact,
+  hostOf,
+  looksLikeAnswer,
+  refusal,
+  verdict,
+  wishWords,
+} from "./asks";
 
 const approval = (given: Partial<ApprovalInfo>) =>
   ({ arguments: {}, shown: "", approvers: [["role:operator"]], ...given }) as ApprovalInfo;
@@ -13,6 +22,23 @@ test("a command is shown as it is, other arguments apart from it", () => {
   expect(shown.rest).toBe('"a\\nb": 1\n"timeout": "x\\"\\ny"');
   const write = approval({ arguments: { file_path: "a" }, shown: "file_path: a" });
   expect(exact(write)).toEqual({ text: "file_path: a", rest: "" });
+});
+
+test("only what has no walls or the whole network is called dangerous", () => {
+  const cases: [string | null, string | null, string | undefined][] = [
+    ["confined", "none", undefined],
+    ["confined", "listed", undefined],
+    ["confined", "host", undefined],
+    ["confined", "proxy", undefined],
+    [null, null, undefined],
+    ["confined", "open", "full network"],
+    ["confined", "full", "full network"],
+    ["host", "open", "no walls"],
+    ["host", "none", "no walls"],
+  ];
+  for (const [sandbox, network, words] of cases) {
+    expect(danger({ sandbox, network }), `${sandbox} ${network}`).toBe(words);
+  }
 });
 
 test("who decided, when, where and how far", () => {

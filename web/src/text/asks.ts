@@ -50,6 +50,20 @@ export const STANDINGS: Record<HostListing, string> = {
   denied: "denied for this agent",
 };
 
+/** Where programs run and what they reach, of a call or of an agent. */
+export interface Walls {
+  sandbox?: string | null;
+  network?: string | null;
+}
+
+export type Danger = "no walls" | "full network";
+
+/** What is unusual about them. */
+export function danger(of: Walls): Danger | undefined {
+  if (of.sandbox === "host") return "no walls";
+  return of.network === "open" || of.network === "full" ? "full network" : undefined;
+}
+
 export function isShort(approval: ApprovalInfo): boolean {
   const { shown } = approval;
   return shown.length <= CHARACTERS && shown.split("\n").length <= LINES;

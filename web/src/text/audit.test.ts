@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { AuditInfo } from "../api/types";
-import { outcomeWords, sentence } from "./audit";
+import { outcomeWords, sentence, standing } from "./audit";
 
 const row = (kind: string, outcome: string, fields: object, over: object = {}) =>
   ({ kind, outcome, arguments: fields, ...over }) as AuditInfo;
@@ -36,6 +36,10 @@ test.each([
     config("config_kept", { problems: ["skep.yaml:3: no such key"] }),
     "Configuration not applied, 1 error: skep.yaml:3: no such key",
   ],
+  [
+    config("config_applied", { agents_changed: ["a"], problems: ["a/config.yaml:1: no"] }),
+    "a changed, 1 error: a/config.yaml:1: no",
+  ],
   [row("contact", "reached", { host: "a.test" }, bash), "a.test was reached"],
   [
     row("contact", "host_unlisted", { host: "a.test" }, bash),
@@ -44,6 +48,25 @@ test.each([
   [row("checkpoint", "let_go", { rows: 1 }), "1 old row deleted"],
 ])("a row reads as a sentence", (row, words) => {
   expect(sentence(row)).toBe(words);
+});
+
+test.each([
+  [row("call", "ok", {}), "done"],
+  [row("call", "error", {}), "fail"],
+  [row("call", "refused", {}), "stop"],
+  [row("contact", "reached", { host: "a.test" }), "done"],
+  [row("contact", "host_denied", { host: "a.test" }), "stop"],
+  [row("contact", "host_unlisted", { host: "a.test" }), "stop"],
+  // What a contact came to is a word of the guard, not one of a call.
+  [row("contact", "ok", { host: "a.test" }), "stop"],
+  [config("config_applied", { agents_changed: ["a"] }), "done"],
+  [config("config_applied", { problems: ["a"] }), "fail"],
+  [config("config_kept", { problems: ["a"] }), "fail"],
+  // The arguments of a call are its own.
+  [row("call", "ok", { problems: ["a"] }), "done"],
+  [row("break", "found", {}), "fail"],
+])("only what was done has the mark of it", (row, mark) => {
+  expect(standing(row)).toBe(mark);
 });
 
 test("an outcome is read as words", () => {

@@ -18,6 +18,17 @@ export function outcomeWords(row: AuditInfo): string {
   return row.outcome.replaceAll("_", " ");
 }
 
+const FAILED = ["error", "unknown", "timeout", "config_kept"];
+
+/** Whether a row says that something was refused, that it failed, or that it was done. */
+export function standing(row: AuditInfo): "stop" | "fail" | "done" {
+  if (row.kind === "contact") return row.outcome === "reached" ? "done" : "stop";
+  if (["refused", "denied", "cancelled"].includes(row.outcome)) return "stop";
+  if (FAILED.includes(row.outcome) || row.kind === "break") return "fail";
+  const isChange = row.kind === "change";
+  return isChange && problemsOf((row.arguments ?? {}) as Fields).length ? "fail" : "done";
+}
+
 const contact = (host: string, row: AuditInfo) =>
   row.outcome === "reached" ? `${host} was reached` : `${host} was blocked: ${outcomeWords(row)}`;
 
@@ -35,11 +46,9 @@ const WORDS: Record<string, (fields: Fields, row: AuditInfo) => string> = {
   },
   grant_revoked: (_, row) => `Grant for ${row.tool} revoked`,
   rule_written: (_, row) => `Rule for ${row.tool} added to the policy of ${row.agent}`,
-  config_applied: (fields) => changes(fields) || "Configuration read again, nothing changed",
-  config_kept: (fields) => {
-    const problems = list(fields["problems"]);
-    return `Configuration not applied, ${plural(problems.length, "error")}: ${problems[0] ?? ""}`;
-  },
+  config_applied: (fields) =>
+    (changes(fields) || "Configuration read again, nothing changed") + errors(fields),
+  config_kept: (fields) => `Configuration not applied${errors(fields)}`,
   let_go: (fields) => `${plural(Number(fields["rows"]), "old row")} deleted`,
   happened: (fields) => `Marked as done${note(fields)}`,
   did_not: (fields) => `Marked as not done${note(fields)}`,
@@ -59,6 +68,13 @@ function changes(fields: Fields): string {
     ...(fields["hive_changed"] === true ? ["settings of the hive changed"] : []),
     ...(restart.length ? [`${restart.join(", ")} after a restart`] : []),
   ].join("; ");
+}
+
+const problemsOf = (fields: Fields) => list(fields["problems"]);
+
+function errors(fields: Fields): string {
+  const problems = problemsOf(fields);
+  return problems.length ? `, ${plural(problems.length, "error")}: ${problems[0]}` : "";
 }
 
 const list = (value: unknown): string[] => (Array.isArray(value) ? value.map(String) : []);

@@ -11,6 +11,7 @@ const HOSTILE: Record<string, (size: number) => string> = {
   "marks behind words": (size) => "a_".repeat(size / 2),
   "marks in each line": (size) => `${"_a*b".repeat(50)}\n`.repeat(size / 201),
   "links that never close": (size) => "[a](http://x".repeat(size / 12),
+  "addresses in quotes": (size) => 'http://a.b"'.repeat(size / 11),
   "a table of many columns": (size) => table(size / 4, 1),
   "a table of many columns and short rows": (size) => table(size / 8, size / 6),
   "a table of short rows": (size) => table(30, size / 3),
@@ -48,6 +49,23 @@ function shape(text: string): unknown {
     });
   return of(lex(text));
 }
+
+test.each([
+  ['{"url": "https://docs.rs/"}', "https://docs.rs/"],
+  ['{\\"url\\": \\"https://docs.rs/\\"}', "https://docs.rs/"],
+  ["get('https://docs.rs/a'), then", "https://docs.rs/a"],
+  ["“https://docs.rs/” says", "https://docs.rs/"],
+  ["https://a.test/O'Neill_(x).", "https://a.test/O'Neill_(x)"],
+  ["a https://docs.rs/?q=1#x b", "https://docs.rs/?q=1#x"],
+])("a bare address ends at a quote: %s", (text, address) => {
+  const [block] = lex(text);
+  const tokens = block && "tokens" in block ? (block.tokens ?? []) : [];
+  const links = tokens.filter((token) => token.type === "link");
+  expect(links.map((token) => [token.raw, "href" in token && token.href])).toEqual([
+    [address, address],
+  ]);
+  expect(tokens.map((token) => token.raw).join("")).toBe(text);
+});
 
 test("what people write is taken apart, the rest stays as it is", () => {
   expect(shape("a **b**")).toEqual([

@@ -13,6 +13,9 @@ const COLUMNS = 40;
 /** Short rows are filled up to the width of the table. */
 const CELLS = 10_000;
 
+/** An address may have an apostrophe, between letters. */
+const ADDRESS_END = /[\s<]|\\?(?:["“”«»`]|'(?!\w))/;
+
 export function lex(text: string): Token[] {
   if (text.length > LONGEST) return [{ type: "code", raw: text, text }];
   const options = { gfm: true, breaks: true, tokenizer: new BoundedTokenizer() };
@@ -49,6 +52,12 @@ class BoundedTokenizer extends Tokenizer {
     const columns = second.split("|").length;
     const lines = src.split("\n\n", 1)[0]?.split("\n").length ?? 0;
     return columns > COLUMNS || columns * lines > CELLS ? undefined : super.table(src);
+  }
+
+  /** A bare address ends where a quote does: in JSON and code it stands between two. */
+  override url(src: string): Tokens.Link | undefined {
+    const end = src.search(ADDRESS_END);
+    return super.url(end < 0 ? src : src.slice(0, end));
   }
 }
 

@@ -30,5 +30,6 @@ test("what is saved stays while its field is empty", () => {
 
 test("names of the file are names of the form", () => {
   expect(formWords("is api_url right?")).toBe("is the address right?");
+  expect(formWords("check the profile's api_url; the key")).toBe("check the address; the key");
   expect(formWords("check `api_key`")).toBe("check the key");
 });

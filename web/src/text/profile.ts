@@ -31,5 +31,6 @@ export function formProblem(
 
 /** What the hive says of the settings file, with the names of the fields. */
 export function formWords(text: string): string {
-  return text.replace(/`?api_url`?/g, "the address").replace(/`?api_key`?/g, "the key");
+  const named = (name: string) => new RegExp(`(?:the (?:profile's )?)?\`?${name}\`?`, "g");
+  return text.replace(named("api_url"), "the address").replace(named("api_key"), "the key");
 }

@@ -11,7 +11,7 @@ import { Answer, Wants } from "./approvals/AskCard";
 import { usePage } from "./context";
 import { createAction } from "./hooks";
 import { createUnknownCalls, Resolve } from "./log/UnknownCalls";
-import { NeedItem, Problem } from "./parts";
+import { DangerTag, NeedItem, Problem } from "./parts";
 
 export function NeedRow(props: { need: Need; now: number }) {
   const failed = (
@@ -28,6 +28,7 @@ export function NeedRow(props: { need: Need; now: number }) {
     <NeedItem
       asks={props.need.approval !== undefined}
       what={what}
+      tag={<DangerTag of={props.need.approval ?? {}} />}
       when={when(props.need, props.now)}
     >
       <Show when={props.need.approval} fallback={<Failure need={props.need} />}>

@@ -12,7 +12,7 @@ import { inert } from "../text/visible";
 import { usePage } from "./context";
 import { useNewTalk } from "./Conversation";
 import { Icon } from "./marks";
-import { Find } from "./parts";
+import { DangerTag, Find } from "./parts";
 import { StandingMark, standingWords } from "./Standing";
 
 /** The conversation on the page: its session, or that nothing was said in it yet. */
@@ -57,14 +57,7 @@ function AgentTalks(props: { agent: AgentInfo; open: OpenTalk }) {
         <StandingMark of={agentStanding(hive.state, props.agent)} />
         {props.agent.name}
         <span class="tag">{props.agent.engine}</span>
-        <Show when={props.agent.network === "full"}>
-          <span
-            class="tag bad-text"
-            title="Its programs reach whatever this machine reaches (see `sandbox` of its settings)"
-          >
-            full network
-          </span>
-        </Show>
+        <DangerTag of={props.agent} />
       </summary>
       <Talks agent={props.agent.name} archived={false} read={open()} open={of()} />
       <details class="archive" onToggle={(event) => setArchive(event.currentTarget.open)}>

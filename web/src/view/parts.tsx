@@ -2,6 +2,7 @@
 
 import { For, type JSX, Show } from "solid-js";
 import { Dynamic } from "solid-js/web";
+import { type Danger, danger, type Walls } from "../text/asks";
 import { visible } from "../text/visible";
 import { usePage } from "./context";
 import { Icon, Mark } from "./marks";
@@ -165,6 +166,8 @@ export function Select(props: Choice) {
 export function NeedItem(props: {
   asks?: boolean;
   what: JSX.Element;
+  /** Never cut, however little room there is. */
+  tag?: JSX.Element;
   when: string;
   children: JSX.Element;
 }) {
@@ -174,11 +177,30 @@ export function NeedItem(props: {
       <div>
         <div class="what">
           <span class="grow">{props.what}</span>
+          {props.tag}
           <span class="when">{props.when}</span>
         </div>
         {props.children}
       </div>
     </li>
+  );
+}
+
+const DANGERS: Record<Danger, string> = {
+  "no walls": "Programs run on the host, with the rights of the hive itself",
+  "full network": "Programs reach whatever this machine reaches",
+};
+
+/** In red, where programs run without walls or with the whole network; else nothing. */
+export function DangerTag(props: { of: Walls }) {
+  return (
+    <Show when={danger(props.of)}>
+      {(words) => (
+        <span class="tag bad-text" title={DANGERS[words()]}>
+          {words()}
+        </span>
+      )}
+    </Show>
   );
 }
 

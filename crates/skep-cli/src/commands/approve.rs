@@ -13,9 +13,11 @@ use skep_core::policy::host::Host;
 
 use crate::failure::{Exit, Failure};
 use crate::hive::{CallError, Client, Globals, IdList, escaped, with_query};
-use crate::print::{Tone, counted, foreign, items, output, stamp, table, text, time, toned};
+use crate::print::{
+    TextSpan, Tone, counted, foreign, items, output, stamp, table, text, time, toned,
+};
 
-pub use show::{call, details, facts, one_line, title};
+pub use show::{RULE, because, call, details, facts, one_line, title};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -195,8 +197,17 @@ async fn is_open(client: &Client, question: &Value) -> bool {
 fn lines(question: &Value) -> Vec<String> {
     let mut lines = vec![toned(&foreign(&title(question)), Tone::Strong)];
     lines.extend(call(question).iter().map(|line| format!("  {}", foreign(line))));
-    lines.extend(facts(question).into_iter().chain(details(question)));
+    lines.extend(facts(question, usize::MAX).iter().map(|line| printed(line)));
+    lines.extend(details(question));
     lines
+}
+
+fn printed(line: &[TextSpan]) -> String {
+    let span = |span: &TextSpan| match span.style.colour {
+        Some(_) => toned(&span.text, Tone::Bad),
+        None => span.text.clone(),
+    };
+    line.iter().map(span).collect()
 }
 
 /// Sets of patterns to choose from, the narrowest first: each covers every command of the call.

@@ -9,7 +9,7 @@ import { clock } from "../../text/format";
 import { usePage } from "../context";
 import { createClock, isTyping, onKey } from "../hooks";
 import { Mark, type MarkName } from "../marks";
-import { Empty } from "../parts";
+import { DangerTag, Empty } from "../parts";
 import { Wants } from "./AskCard";
 import { createChoice } from "./choice";
 import { Decide } from "./Decide";
@@ -90,7 +90,10 @@ function List(props: { picked: string | undefined; now: number }) {
                 </span>
                 <span class="when">{left(props.now - approval.asked_at)}</span>
               </span>
-              <span class="mono clip">{wish(approval).about}</span>
+              <span class="row">
+                <span class="grow mono clip">{wish(approval).about}</span>
+                <DangerTag of={approval} />
+              </span>
             </Item>
           )}
         </For>

@@ -21,7 +21,7 @@ import { lineCount, visible } from "../../text/visible";
 import { usePage } from "../context";
 import { onKey, onLone } from "../hooks";
 import { Mark } from "../marks";
-import { Problem, Unavailable } from "../parts";
+import { DangerTag, Problem, Unavailable } from "../parts";
 import { markOf } from "./Approvals";
 import { createChoice, type DecisionChoice } from "./choice";
 import { Patterns } from "./Patterns";
@@ -61,6 +61,7 @@ export function AskCard(props: { approval: ApprovalInfo; keys: boolean }) {
         <span class="grow clip">
           <Wants approval={props.approval} />
         </span>
+        <DangerTag of={props.approval} />
         <span class="when hide-s">
           {left(Math.max(0, Date.now() - props.approval.asked_at))} ago
         </span>

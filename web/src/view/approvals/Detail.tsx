@@ -3,14 +3,14 @@
 import { createMemo, createSignal, For, type JSX, Show } from "solid-js";
 import type { ApprovalInfo, NamedFile, NetworkAccess, PinnedFile } from "../../api/types";
 import { href, talkOf } from "../../state/route";
-import { approverWords, exact, left } from "../../text/asks";
+import { approverWords, danger, exact, left } from "../../text/asks";
 import { bytes, clock, plural } from "../../text/format";
 import { lineCount, visible, visibleName } from "../../text/visible";
 import { usePage } from "../context";
 import { DiffView } from "../Diff";
 import { createReading } from "../hooks";
 import { Icon } from "../marks";
-import { Problem } from "../parts";
+import { DangerTag, Problem } from "../parts";
 import { Trace } from "../Trace";
 import { HostLine, Wants } from "./AskCard";
 import type { DecisionChoice } from "./choice";
@@ -38,6 +38,11 @@ export function Detail(props: Props) {
         {clock(approval().asked_at)} in <a href={href(talkOf(approval()))}>this conversation</a>,
         asked by <b>{visible(approval().asked_by.map(whoIs).join(", "))}</b>
       </p>
+      <Show when={danger(approval())}>
+        <p class="path">
+          <DangerTag of={approval()} />
+        </p>
+      </Show>
       <div class="cols">
         <div>
           <Exact approval={approval()} place={props.choice.reading.place} />

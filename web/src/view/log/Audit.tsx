@@ -7,7 +7,7 @@ import { download, get, query, said } from "../../api/http";
 import type { AuditInfo, AuditPage, AuditVerdict } from "../../api/types";
 import { inOrder, settled } from "../../state/live";
 import { href, talkOf } from "../../state/route";
-import { outcomeWords, sentence } from "../../text/audit";
+import { outcomeWords, sentence, standing } from "../../text/audit";
 import { allArguments } from "../../text/calls";
 import { bytes, clock, span } from "../../text/format";
 import { visible } from "../../text/visible";
@@ -29,7 +29,12 @@ const TELLING = new Set([
   "call_resolved",
   "config",
 ]);
-const KINDS: Record<string, string> = { call: "Calls", decision: "Decisions", change: "Changes" };
+const KINDS: Record<string, string> = {
+  call: "Calls",
+  contact: "Contacts",
+  decision: "Decisions",
+  change: "Changes",
+};
 const OUTCOMES = ["ok", "error", "refused", "unknown"];
 
 export function Audit(props: { turn: string | undefined }) {
@@ -193,12 +198,6 @@ function Verify() {
   );
 }
 
-function markOf(row: AuditInfo): MarkName {
-  if (["refused", "denied", "cancelled"].includes(row.outcome)) return "stop";
-  const failed = ["error", "unknown", "timeout"].includes(row.outcome) || row.kind === "break";
-  return failed ? "fail" : "done";
-}
-
 /** By the first word a stage says. */
 function stageMark(word: string): MarkName {
   if (/^(refused|denied|deny|veto)/.test(word)) return "stop";
@@ -223,7 +222,7 @@ function Row(props: { row: AuditInfo }) {
     <details class="tool audit-row">
       <summary>
         <Icon name="chev" class="chev" />
-        <Mark name={markOf(row())} label={outcomeWords(row())} />
+        <Mark name={standing(row())} label={outcomeWords(row())} />
         <b>{row().tool ?? row().kind}</b>
         <span class="arg clip">{visible(sentence(row()))}</span>
         <span class="res">

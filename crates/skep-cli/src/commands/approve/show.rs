@@ -3,11 +3,10 @@
 use serde_json::Value;
 use skep_core::visible::{bounded_text, shown_arguments, visible};
 
-use crate::print::output::{Tone, toned};
-use crate::print::{items, shortened, stamp};
+use crate::print::{Colour, Style, TextLine, TextSpan, items, shortened, stamp};
 
-/// Columns of the rule, which may repeat the call; the details have it whole.
-const RULE: usize = 68;
+/// Columns of the rule where it takes one line; it may repeat the call.
+pub const RULE: usize = 68;
 /// Characters of the agent's words; the dashboard shows more.
 const WORDS: usize = 300;
 
@@ -43,15 +42,22 @@ pub fn call(question: &Value) -> Vec<String> {
     lines.map(|line| line.replace('\t', "    ")).collect()
 }
 
-/// What a decision depends on besides the call.
-pub fn facts(question: &Value) -> Vec<String> {
-    let mut lines: Vec<String> = host(question).into_iter().collect();
-    lines.extend([
-        walls(question),
-        format!("rule     {}", shortened(&field(&question["why"]["why"]), RULE)),
+/// What a decision depends on besides the call, the rule in so many columns. What is dangerous is
+/// red, the rest plain.
+pub fn facts(question: &Value, rule: usize) -> Vec<TextLine> {
+    let plain = |text: String| vec![TextSpan::plain(text)];
+    let mut lines: Vec<TextLine> = host(question).map(plain).into_iter().collect();
+    lines.push(walls(question));
+    lines.extend(others(question, rule).into_iter().map(plain));
+    lines
+}
+
+fn others(question: &Value, rule: usize) -> Vec<String> {
+    let mut lines = vec![
+        format!("rule     {}", shortened(&field(&question["why"]["why"]), rule)),
         format!("folder   {}", field(&question["cwd"])),
         format!("until    {}", stamp(&question["expires_at"])),
-    ]);
+    ];
     let pinned = items(&question["files"]).iter().filter(|file| file["kind"] == "file");
     let pinned: Vec<String> = pinned.map(|file| field(&file["path"])).collect();
     if !pinned.is_empty() {
@@ -70,18 +76,21 @@ pub fn facts(question: &Value) -> Vec<String> {
     lines
 }
 
+/// The rule whole, where one line cuts it.
+pub fn because(question: &Value) -> Option<String> {
+    let why = field(&question["why"]["why"]);
+    (shortened(&why, RULE) != why).then(|| format!("because  {why}"))
+}
+
 /// The rest of what is known.
 pub fn details(question: &Value) -> Vec<String> {
     let asked_by: Vec<String> = items(&question["asked_by"]).iter().map(field).collect();
-    let why = field(&question["why"]["why"]);
-    let because = (shortened(&why, RULE) != why).then(|| format!("because  {why}"));
-    let mut lines: Vec<String> = because.into_iter().collect();
-    lines.extend([
+    let mut lines = vec![
         format!("id       {}", field(&question["id"])),
         format!("session  {}", field(&question["session_key"])),
         format!("asked    {} by {}", stamp(&question["asked_at"]), asked_by.join(", ")),
         format!("decides  {}", approvers(&question["approvers"])),
-    ]);
+    ];
     for file in items(&question["files"]) {
         let target = file["target"].as_str().map(|to| format!(" -> {}", one_line(to)));
         let hash: String = file["sha256"].as_str().unwrap_or("").chars().take(12).collect();
@@ -104,25 +113,26 @@ fn host(question: &Value) -> Option<String> {
 }
 
 /// Where it runs, and what it can connect to.
-fn walls(question: &Value) -> String {
+fn walls(question: &Value) -> TextLine {
+    let bad = |text: &str| TextSpan::new(text, Style::of(Colour::Red));
     let level = match question["sandbox"].as_str() {
-        Some("confined") => "confined",
-        Some("host") => "host: the rights of the hive itself",
-        _ => "the agent is not there any more",
+        Some("confined") => TextSpan::plain("confined"),
+        Some("host") => bad("host: the rights of the hive itself"),
+        _ => TextSpan::plain("the agent is not there any more"),
     };
     let network = match question["network"].as_str() {
-        Some("none") => ", no network".to_owned(),
+        Some("none") => TextSpan::plain(", no network"),
         Some("listed") => {
             match &items(&question["hosts"]).iter().map(field).collect::<Vec<_>>()[..] {
-                [] => ", no network (no host is listed)".to_owned(),
-                hosts => format!(", network: {}", hosts.join(", ")),
+                [] => TextSpan::plain(", no network (no host is listed)"),
+                hosts => TextSpan::plain(format!(", network: {}", hosts.join(", "))),
             }
         }
-        Some("host") => ", network: one host".to_owned(),
-        Some("open") => toned(", network: whatever this machine reaches", Tone::Bad),
-        _ => String::new(),
+        Some("host") => TextSpan::plain(", network: one host"),
+        Some("open") => bad(", network: whatever this machine reaches"),
+        _ => TextSpan::plain(""),
     };
-    format!("sandbox  {level}{network}")
+    vec![TextSpan::plain("sandbox  "), level, network]
 }
 
 /// One of each list.
@@ -141,4 +151,51 @@ fn field(value: &Value) -> String {
 /// Shows hidden characters and line breaks, so that no detail can imitate another line.
 pub fn one_line(text: &str) -> String {
     visible(text).replace('\n', "‹U+000A›")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Its text, and what of it is red.
+    fn walls_of(level: &str, network: &str) -> (String, String) {
+        let question = json!({"sandbox": level, "network": network, "hosts": ["a.test"]});
+        let line = walls(&question);
+        let text = |of: &dyn Fn(&TextSpan) -> bool| {
+            line.iter().filter(|span| of(span)).map(|span| span.text.as_str()).collect()
+        };
+        (text(&|_| true), text(&|span| span.style.colour == Some(Colour::Red)))
+    }
+
+    #[test]
+    fn what_has_no_walls_is_red_and_no_text_carries_colour_codes() {
+        let open = ", network: whatever this machine reaches";
+        let host = "host: the rights of the hive itself";
+        let cases = [
+            ("confined", "none", "confined, no network".to_owned(), String::new()),
+            ("confined", "listed", "confined, network: a.test".to_owned(), String::new()),
+            ("confined", "open", format!("confined{open}"), open.to_owned()),
+            ("host", "open", format!("{host}{open}"), format!("{host}{open}")),
+        ];
+        for (level, network, text, red) in cases {
+            assert_eq!(walls_of(level, network), (format!("sandbox  {text}"), red));
+        }
+    }
+
+    #[test]
+    fn the_rule_is_whole_or_takes_one_line_which_the_details_complete() {
+        let why = format!("rule `bash` asks: {}", "cargo build ".repeat(20).trim_end());
+        let question = json!({"why": {"why": why}});
+        let rule = |columns| -> String {
+            let lines = facts(&question, columns).into_iter();
+            let mut lines = lines.map(|line| line.into_iter().map(|span| span.text).collect());
+            lines.find(|line: &String| line.starts_with("rule")).unwrap_or_default()
+        };
+        assert_eq!(rule(usize::MAX), format!("rule     {why}"));
+        assert!(rule(RULE).ends_with('…'), "{}", rule(RULE));
+        assert_eq!(because(&question), Some(format!("because  {why}")));
+        assert!(!details(&question).iter().any(|line| line.contains(&why)));
+    }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::approvals::{PendingApprovals, ReplyAction};
 use super::transcript::ChatEntry;
-use crate::commands::approve::{allowed, details, joined, own_patterns};
+use crate::commands::approve::{allowed, because, details, joined, own_patterns};
 use crate::print::text::{in_rows, indented};
 use crate::print::{Colour, Style, TermInfo, TextLine, TextSpan, foreign, items, shortened, width};
 
@@ -250,7 +250,8 @@ fn pressed(approvals: &mut PendingApprovals, letter: char) -> KeyReply {
             Vec::new()
         }
         'd' => {
-            let lines = approvals.current().map(details).unwrap_or_default();
+            let all = |question| because(question).into_iter().chain(details(question));
+            let lines: Vec<String> = approvals.current().into_iter().flat_map(all).collect();
             vec![ReplyAction::Show(ChatEntry::Note(lines.join("\n")))]
         }
         _ => match approvals.files() {

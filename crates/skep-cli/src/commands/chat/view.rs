@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::editor::Editor;
 use super::transcript::{ChatEntry, LiveMessage, RunningCall, ToolEntry, seconds};
 use super::{list, markdown};
-use crate::commands::approve::{call, facts, one_line, title};
+use crate::commands::approve::{RULE, call, facts, one_line, title};
 use crate::print::text::{
     Colour, Style, TermInfo, TextLine, TextSpan, indented, shortened, width, width_of, wrap,
 };
@@ -78,20 +78,28 @@ pub fn asked(question: &Value, term: &TermInfo) -> Vec<TextLine> {
         let count = format!("{}{} lines", term.sign("└ ", "+ "), all.len());
         lines.push(vec![TextSpan::new(format!("  {count}"), Style::FAINT)]);
     }
-    let facts = facts(question);
-    lines.extend(facts.iter().flat_map(|fact| indented(fact, "  ", Style::FAINT, term)));
+    for mut fact in facts(question, RULE) {
+        for span in fact.iter_mut().filter(|span| span.style == Style::PLAIN) {
+            span.style = Style::FAINT;
+        }
+        lines.extend(edged(&fact, "  ", term));
+    }
     lines
 }
 
 /// A line of something foreign: no part of it can pass for a line of ours.
 fn boxed(line: &str, style: Style, term: &TermInfo) -> Vec<TextLine> {
-    let edge = term.sign("  │ ", "  | ");
-    let rows = wrap(&[TextSpan::new(line, style)], term.width.saturating_sub(width(edge)));
-    let boxed = |mut row: TextLine| {
+    edged(&[TextSpan::new(line, style)], term.sign("  │ ", "  | "), term)
+}
+
+/// A line in as many rows as it needs, the edge before each.
+fn edged(line: &[TextSpan], edge: &str, term: &TermInfo) -> Vec<TextLine> {
+    let rows = wrap(line, term.width.saturating_sub(width(edge)));
+    let edged = |mut row: TextLine| {
         row.insert(0, TextSpan::new(edge, Style::FAINT));
         row
     };
-    rows.into_iter().map(boxed).collect()
+    rows.into_iter().map(edged).collect()
 }
 
 /// The content of a file that a call names.
@@ -269,4 +277,30 @@ pub fn hints(editor: &Editor, term: &TermInfo) -> Vec<TextLine> {
         ]
     });
     words.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::print::text::encode;
+
+    #[test]
+    fn channel_an_approval_without_walls_is_red_where_it_says_so() {
+        let term = TermInfo { width: 44, colour: true, unicode: true };
+        let question = json!({
+            "agent": "main", "class": "run", "summary": "ls", "arguments": {"command": "ls"},
+            "sandbox": "host", "network": "open",
+        });
+        let rows: Vec<String> =
+            asked(&question, &term).iter().map(|line| encode(line, &term)).collect();
+        let (level, network) = ("host: the rights of the hive", "itself, network: whatever this");
+        let walls = [
+            format!("\x1b[2m  \x1b[0m\x1b[2msandbox  \x1b[0m\x1b[31m{level}\x1b[0m"),
+            format!("\x1b[2m  \x1b[0m\x1b[31m{network} machine\x1b[0m"),
+        ];
+        let at = rows.iter().position(|row| row.contains("sandbox")).unwrap_or(0);
+        assert_eq!(rows[at..at + 2], walls, "{rows:#?}");
+    }
 }
