@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::contact::ContactLog;
 use super::hello;
-use super::inflow::{self, Carried, IDLE, Inflow, everything};
+use super::inflow::{self, ConnectionEnd, IDLE, Inflow, everything};
 use super::names::{self, NameAnswer, NameQuestion, NameTable, QUESTION_BYTES};
 use super::namespace::InnerListeners;
 use super::request::Requests;
@@ -260,7 +260,7 @@ impl Switch {
         (host, name): (&Host, &str),
         port: u16,
         shown: &str,
-    ) -> Result<Carried, NetworkRefusal> {
+    ) -> Result<ConnectionEnd, NetworkRefusal> {
         let mut requests = Requests::new(name, port);
         let head = within_time(async {
             loop {
@@ -271,10 +271,10 @@ impl Switch {
                 }
             }
         });
-        let Some(count) = head.await? else { return Ok(Carried::Whole) };
+        let Some(count) = head.await? else { return Ok(ConnectionEnd::Whole) };
         let (server, mut to_server) = self.dial(host, port, shown).await?.into_split();
         if client.pass(&mut to_server, count).await.is_err() {
-            return Ok(Carried::Broken);
+            return Ok(ConnectionEnd::Broken);
         }
         let check = |bytes: &[u8]| requests.check(bytes);
         inflow::carry((client, to_server), (Inflow::new(server), to_client), check).await
@@ -287,9 +287,9 @@ impl Switch {
         (host, name): (&Host, &str),
         port: u16,
         shown: &str,
-    ) -> Result<Carried, NetworkRefusal> {
+    ) -> Result<ConnectionEnd, NetworkRefusal> {
         let Some(count) = within_time(greeting(&mut client, name)).await? else {
-            return Ok(Carried::Whole);
+            return Ok(ConnectionEnd::Whole);
         };
         let (server, mut to_server) = self.dial(host, port, shown).await?.into_split();
         let mut server = Inflow::new(server);
@@ -307,7 +307,7 @@ impl Switch {
             Ok(server.pass(to_client, count).await.ok().map(|()| again))
         });
         match again.await? {
-            None => return Ok(Carried::Broken),
+            None => return Ok(ConnectionEnd::Broken),
             Some(false) => {}
             // The second hello is as readable as the first, and has to name the same host.
             Some(true) => {
@@ -326,7 +326,7 @@ impl Switch {
                     greeting(&mut client, name).await
                 });
                 if second.await?.is_none() {
-                    return Ok(Carried::Broken);
+                    return Ok(ConnectionEnd::Broken);
                 }
             }
         }
@@ -375,13 +375,13 @@ async fn within_time<T>(
 }
 
 /// The program's side of a connection that was carried as far as it went.
-fn ended(carried: Carried, to_client: OwnedWriteHalf) -> Result<(), NetworkRefusal> {
-    if carried != Carried::Whole {
+fn ended(carried: ConnectionEnd, to_client: OwnedWriteHalf) -> Result<(), NetworkRefusal> {
+    if carried != ConnectionEnd::Whole {
         inflow::reset(to_client);
     }
     match carried {
-        Carried::Whole | Carried::Broken => Ok(()),
-        Carried::Idle => Err(NetworkRefusal::new(
+        ConnectionEnd::Whole | ConnectionEnd::Broken => Ok(()),
+        ConnectionEnd::Idle => Err(NetworkRefusal::new(
             "idle",
             format!("nothing went through the connection for {} s", IDLE.as_secs()),
         )),

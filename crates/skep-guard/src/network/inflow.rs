@@ -16,7 +16,7 @@ pub(super) const IDLE: Duration = Duration::from_secs(120);
 
 /// How a connection came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Carried {
+pub(super) enum ConnectionEnd {
     /// Both sides had said what they wanted to.
     Whole,
     /// A side broke it off: the other one must not take what it has for all there is.
@@ -34,7 +34,7 @@ pub(super) async fn carry(
     (client, mut to_server): (Inflow<OwnedReadHalf>, OwnedWriteHalf),
     (server, to_client): (Inflow<OwnedReadHalf>, &mut OwnedWriteHalf),
     check: impl FnMut(&[u8]) -> Result<usize, NetworkRefusal>,
-) -> Result<Carried, NetworkRefusal> {
+) -> Result<ConnectionEnd, NetworkRefusal> {
     let activity = Activity::new();
     let both = async {
         tokio::try_join!(
@@ -44,13 +44,13 @@ pub(super) async fn carry(
     };
     let carried = tokio::select! {
         ended = both => match ended {
-            Ok(_) => Carried::Whole,
-            Err(Halt::Broken) => Carried::Broken,
+            Ok(_) => ConnectionEnd::Whole,
+            Err(Halt::Broken) => ConnectionEnd::Broken,
             Err(Halt::Refused(refusal)) => return Err(refusal),
         },
-        () = activity.idle(IDLE) => Carried::Idle,
+        () = activity.idle(IDLE) => ConnectionEnd::Idle,
     };
-    if carried != Carried::Whole {
+    if carried != ConnectionEnd::Whole {
         reset(to_server);
     }
     Ok(carried)

@@ -11,6 +11,7 @@ mod egress;
 mod floods;
 mod lock;
 mod network;
+mod network_trial;
 mod process;
 mod socket;
 mod walls;

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::duplex::{heard, unruly};
 use crate::files_site::FilesSite;
+use crate::network_trial;
 use crate::scene::{hostile, processes_in, text};
 use crate::web::{Net, Site, ok};
 
@@ -340,7 +341,8 @@ async fn network_a_connection_that_breaks_is_seen_to_break() {
     });
     let program = format!(
         "import socket\ns = socket.create_connection(('{NAME}', {port}))\n\
-         s.sendall(b'POST / HTTP/1.1\\r\\nHost: {NAME}:{port}\\r\\nContent-Length: 1\\r\\n\\r\\n')\n\
+         head = 'POST / HTTP/1.1|Host: {NAME}:{port}|Content-Length: 1||'\n\
+         s.sendall(head.replace('|', '\\r\\n').encode())\n\
          said = b''\n\
          while not said.endswith(b'half'): said += s.recv(100)\n\
          s.sendall(b'x')\n\
@@ -401,7 +403,7 @@ async fn network_a_bubblewrap_that_cannot_be_executed_is_an_error() {
     fs::set_permissions(&hidden, fs::Permissions::from_mode(0o700)).unwrap();
     let mut settings = Settings::new(Level::Confined, Vec::new());
     settings.limits.disk_floor_bytes = 0;
-    settings.bubblewrap = shim(&hidden, "bwrap", "exec /nonexistent");
+    settings.bubblewrap = network_trial::shim(&hidden, "bwrap", "exec /nonexistent");
     lab.sandbox = Sandbox::new(settings);
     let egress = lab.net.under(listed(&[80]));
     let ran = lab.run_in(RoomNetwork::Proxy(egress), "true");
@@ -567,57 +569,6 @@ async fn network_ends_with_its_program() {
     assert_eq!(text(&output), "said\n");
     let ended = tokio::time::timeout(Duration::from_secs(5), held).await;
     assert!(ended.is_ok(), "a connection outlasts its program");
-}
-
-fn shim(folder: &std::path::Path, name: &str, script: &str) -> PathBuf {
-    let path = folder.join(name);
-    fs::write(&path, format!("#!/bin/bash\n{script}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    path
-}
-
-/// How many words follow an option of bubblewrap.
-fn values(option: &str) -> usize {
-    match option {
-        "--unshare-all" | "--unshare-user" | "--disable-userns" | "--die-with-parent"
-        | "--share-net" | "--new-session" | "--clearenv" => 0,
-        "--ro-bind" | "--bind" | "--symlink" | "--setenv" | "--ro-bind-data" => 2,
-        _ => 1,
-    }
-}
-
-/// Every option is left out once; each time the trial says that a wall is down.
-#[tokio::test]
-async fn network_trial_names_each_argument_that_is_dropped() {
-    let programs = tempfile::tempdir_in("/var/tmp").unwrap();
-    fs::set_permissions(programs.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let kept = programs.path().join("kept");
-    fs::create_dir(&kept).unwrap();
-    fs::set_permissions(&kept, fs::Permissions::from_mode(0o777)).unwrap();
-    let probe = async |script: &str| {
-        let mut settings = Settings::new(Level::Confined, Vec::new());
-        settings.limits.disk_floor_bytes = 0;
-        settings.bubblewrap = shim(programs.path(), "shim", script);
-        Sandbox::new(settings).probe().await
-    };
-    let all = kept.join("arguments").display().to_string();
-    let keep = format!("printf '%s\\0' \"$@\" > {all}; exec bwrap \"$@\"");
-    let report = probe(&keep).await;
-    assert!(report.holds(), "{report:#?}");
-    let words = fs::read_to_string(&all).unwrap();
-    let words: Vec<&str> = words.split('\0').take_while(|word| *word != "--").collect();
-    let (mut at, mut tried) = (0, 0);
-    while at < words.len() {
-        let (option, next) = (words[at], at + 1 + values(words[at]));
-        assert!(option.starts_with("--"), "{option}");
-        let from = next + 1;
-        let report = probe(&format!("exec bwrap \"${{@:1:{at}}}\" \"${{@:{from}}}\"")).await;
-        let down: Vec<_> = report.checks.iter().filter(|check| !check.holds).collect();
-        assert!(!down.is_empty(), "{option} {:?} was not missed", &words[at + 1..next]);
-        tried += 1;
-        at = next;
-    }
-    assert!(tried > 15, "{tried}");
 }
 
 #[tokio::test]

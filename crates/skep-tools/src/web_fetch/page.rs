@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use htmd::HtmlToMarkdown;
+use html5ever::Attribute;
 use html5ever::tendril::StrTendril;
-use html5ever::{Attribute, local_name};
 use markup5ever_rcdom::{Handle, Node, NodeData};
 use url::Url;
 
@@ -124,7 +124,12 @@ fn is_unseen(node: &Handle) -> bool {
     let NodeData::Element { name, attrs, .. } = &node.data else {
         return !matches!(node.data, NodeData::Text { .. });
     };
-    let hidden = || attrs.borrow().iter().any(|attr| attr.name.local == local_name!("hidden"));
+    let hidden = || {
+        let attrs = attrs.borrow();
+        let of = |wanted: &str| attrs.iter().find(|attr| &*attr.name.local == wanted);
+        let styled = of("style").is_some_and(|style| hides(&style.value));
+        of("hidden").is_some() || styled || (&*name.local == "dialog" && of("open").is_none())
+    };
     let code = matches!(
         &*name.local,
         "script"
@@ -140,6 +145,21 @@ fn is_unseen(node: &Handle) -> bool {
             | "link"
     );
     code || hidden()
+}
+
+/// Whether the style of an element keeps people from seeing it: a place for text that only a model
+/// is to read.
+fn hides(style: &str) -> bool {
+    style.split(';').any(|declaration| {
+        let Some((property, value)) = declaration.split_once(':') else { return false };
+        let value = value.split('!').next().unwrap_or_default().trim().to_ascii_lowercase();
+        match property.trim().to_ascii_lowercase().as_str() {
+            "display" => value == "none",
+            "visibility" => value == "hidden" || value == "collapse",
+            "opacity" | "font-size" => value.trim_end_matches(char::is_alphabetic) == "0",
+            _ => false,
+        }
+    })
 }
 
 /// What comes next of a page.

@@ -43,6 +43,26 @@ fn web_pages_become_text() {
 }
 
 #[test]
+fn web_parts_that_people_do_not_see_are_left_out() {
+    let unseen = [
+        "<p style='display:none'>x</p>",
+        "<p style='color: red; DISPLAY : None !important'>x</p>",
+        "<div style='visibility: hidden'><p>x</p></div>",
+        "<span style='font-size:0px'>x</span>",
+        "<span style='opacity: 0'>x</span>",
+        "<dialog>x</dialog>",
+    ];
+    for html in unseen {
+        for form in [PageForm::Markdown, PageForm::Text] {
+            assert_eq!(shown(html, form).text, "", "{html}");
+        }
+    }
+    for html in ["<p style='display:block;opacity:0.5'>x</p>", "<dialog open>x</dialog>"] {
+        assert_eq!(shown(html, PageForm::Text).text, "x", "{html}");
+    }
+}
+
+#[test]
 fn web_links_are_relative_to_the_base_of_the_page() {
     let html = r#"<base href="https://other.example/deep/"><a href="x">x</a>"#;
     assert_eq!(shown(html, PageForm::Markdown).text, "[x](https://other.example/deep/x)");

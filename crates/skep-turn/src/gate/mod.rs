@@ -11,7 +11,7 @@ mod hooks;
 mod own;
 mod plain;
 mod policy;
-mod program_reach;
+pub(crate) mod program_reach;
 mod rows;
 mod run;
 
@@ -42,7 +42,6 @@ pub(crate) use own::ForEngine;
 pub use policy::{CallerRights, about, decide, person, rule_of};
 use policy::{Moment, Permission};
 pub(crate) use policy::{Question, Records};
-pub(crate) use program_reach::{CallReach, contact_row};
 pub(crate) use rows::{braked, expired, in_excess, lost, never_ran, ungated};
 
 use crate::handles::HolderOf;
