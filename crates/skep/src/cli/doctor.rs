@@ -207,12 +207,12 @@ async fn configuration(home: &Home, known: &KnownNames, running: &Value) -> Vec<
                 active += usize::from(kept.is_some());
                 let text = match kept {
                     None => format!("{name} is disabled: {reason}"),
-                    Some(agent) if agent["policy_error"].is_string() => format!(
-                        "{name}: {reason}. The running hive denies all its tool calls until then"
-                    ),
-                    Some(_) => format!(
-                        "{name}: {reason}. The running hive goes on with what it read before"
-                    ),
+                    Some(agent) if agent["policy_error"].is_string() => {
+                        format!("{name}: the running hive denies all its tool calls: {reason}")
+                    }
+                    Some(_) => {
+                        format!("{name}: the running hive goes on with what was before: {reason}")
+                    }
                 };
                 let next = "correct the file, then skep config check";
                 findings.push(Diagnosis::new(Severity::Bad, "agent", text).next(next));

@@ -216,7 +216,7 @@ fn bad_texts(holds: &str) -> Vec<(&'static str, &'static [&'static str])> {
         ],
         "host entry" => &[
             ("h/page", &["a host has no path", "example.org, *.example.org"]),
-            ("'https://h'", &["is no port", "example.org, *.example.org"]),
+            ("'https://h'", &["the address of a page", "example.org, *.example.org"]),
             ("'h:0'", &["`0` is no port"]),
             ("'a b'", &["a host has no blank"]),
             ("'x.*.org'", &["neither a DNS name nor an address"]),

@@ -194,11 +194,11 @@ async fn fault_config_agents_come_break_alone_and_go() {
     assert_eq!((&cto["status"], &cto["description"]), (&json!("active"), &json!("first")));
     assert_eq!(play.ask("cto", "still?").await["response"]["content"], "here");
     let doctor = command(stage.home(), &["doctor"]).await.stdout;
-    assert!(doctor.contains("The running hive goes on with what it read before"), "{doctor}");
-    assert!(doctor.contains("  agents that can work: 2"), "{doctor}");
+    assert!(doctor.contains("cto: the running hive goes on with what was before: "), "{doctor}");
+    assert!(doctor.contains("  agents that can work: 3"), "{doctor}");
     noticed(&play, || stage.write("teams/cto/config.yaml", "network: {hosts: [a b]}\n")).await;
     let doctor = command(stage.home(), &["doctor"]).await.stdout;
-    assert!(doctor.contains("The running hive denies all its tool calls until then"), "{doctor}");
+    assert!(doctor.contains("cto: the running hive denies all its tool calls: "), "{doctor}");
     change(&play, || stage.write("teams/cto/config.yaml", "description: second\n")).await;
     // Its running turn ends as it began; what waits behind it ends with the reason.
     stage.model.push(Reply::new().gate("busy").text("done"));
