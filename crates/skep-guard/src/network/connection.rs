@@ -293,9 +293,9 @@ impl Switch {
         };
         let (server, mut to_server) = self.dial(host, port, shown).await?.into_split();
         let mut server = Inflow::new(server);
-        let again = within_time(async {
+        let again = async {
             if client.pass(&mut to_server, count).await.is_err() {
-                return Ok(None);
+                return None;
             }
             while server.bytes.len() < hello::ANSWER_BYTES && hello::may_ask_again(&server.bytes) {
                 if !server.more().await.unwrap_or(false) {
@@ -304,9 +304,14 @@ impl Switch {
             }
             let again = hello::asks_again(&server.bytes);
             let count = server.bytes.len();
-            Ok(server.pass(to_client, count).await.ok().map(|()| again))
-        });
-        match again.await? {
+            server.pass(to_client, count).await.ok().map(|()| again)
+        };
+        let silent = |_| {
+            let why =
+                "the server does not answer its TLS hello; check whether it speaks https there";
+            NetworkRefusal::new("connect_timeout", why)
+        };
+        match timeout(FIRST_BYTES_WITHIN, again).await.map_err(silent)? {
             None => return Ok(ConnectionEnd::Broken),
             Some(false) => {}
             // The second hello is as readable as the first, and has to name the same host.

@@ -2,7 +2,6 @@
 //! that nothing is guessed for a word this program does not know.
 
 use skep_core::cause::{CallRef, Cause, Slash};
-use skep_core::engine::Capabilities;
 use skep_core::ids::*;
 use skep_core::message::Usage;
 use skep_core::settings::QueueMode;
@@ -12,7 +11,7 @@ use skep_store::journal::Journal;
 use skep_store::leases::{Lease, Take};
 use skep_store::watch;
 
-use crate::lab::{LabStore, Raw, furnished};
+use crate::lab::{ENGINE, LabStore, Raw, furnished};
 
 pub fn slot(number: i64) -> NewTurn {
     let (turn, session) = (TurnId(format!("t{number}")), SessionId::new("s"));
@@ -38,14 +37,7 @@ pub async fn accept(store: &LabStore, number: i64, cause: Cause) -> Option<Lease
         room: None,
         now: number,
     };
-    let engine = Capabilities {
-        queue_while_streaming: true,
-        interrupt: true,
-        tool_events: true,
-        full_history: true,
-        approvals: false,
-        own_tools: false,
-    };
+    let engine = ENGINE;
     let take = Some(slot(number));
     let accept = Accept { letter, mode: QueueMode::Queue, engine, take, fresh: false };
     match store.write(accept).await.unwrap() {

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use skep_core::cause::Cause;
-use skep_core::engine::Capabilities;
 use skep_core::ids::*;
 use skep_core::message::View;
 use skep_core::settings::QueueMode;
@@ -13,7 +12,7 @@ use skep_store::history::{self, Rows};
 use skep_store::inbox::{Accept, Letter, NewTurn};
 use skep_store::leases::Take;
 
-use crate::lab::{LabStore, Raw, Timed, furnished, open};
+use crate::lab::{ENGINE, LabStore, Raw, Timed, furnished, open};
 
 const MANY: u32 = 100_000;
 const TIMES: usize = 200;
@@ -85,14 +84,7 @@ fn accept(agents: u32) -> Accept {
         room: None,
         now: 1,
     };
-    let engine = Capabilities {
-        queue_while_streaming: true,
-        interrupt: true,
-        tool_events: true,
-        full_history: true,
-        approvals: false,
-        own_tools: false,
-    };
+    let engine = ENGINE;
     Accept { letter, mode: QueueMode::Queue, engine, take: None, fresh: false }
 }
 

@@ -2,7 +2,6 @@
 
 use skep_core::cause::Cause;
 use skep_core::channel::Delivery;
-use skep_core::engine::Capabilities;
 use skep_core::frame::Frame;
 use skep_core::ids::*;
 use skep_core::message::Usage;
@@ -15,7 +14,7 @@ use skep_store::outbox::{self, FrameRecord, RecordFrames};
 use skep_store::requests::Request;
 use skep_store::retention::Expire;
 
-use crate::lab::{CHANNELS, LabStore, Raw, furnished};
+use crate::lab::{CHANNELS, ENGINE, LabStore, Raw, furnished};
 
 /// A message on the first channel, under its own name as the sender's id.
 async fn accept(store: &LabStore, name: &str, key: &str, now: i64) -> Accepted {
@@ -39,14 +38,7 @@ async fn accept(store: &LabStore, name: &str, key: &str, now: i64) -> Accepted {
         room: None,
         now,
     };
-    let engine = Capabilities {
-        queue_while_streaming: true,
-        interrupt: true,
-        tool_events: true,
-        full_history: true,
-        approvals: false,
-        own_tools: false,
-    };
+    let engine = ENGINE;
     let (turn, session) = (TurnId(format!("t-{now}")), SessionId(format!("s-{now}")));
     let take = Some(NewTurn { turn, session, idle_ms: 1000, node: NodeName::new("n") });
     let accept = Accept { letter, mode: QueueMode::Queue, engine, take, fresh: false };

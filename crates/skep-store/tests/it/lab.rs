@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use skep_core::engine::Capabilities;
 use skep_core::ids::{AgentName, ChannelId, Principal};
 use skep_store::agents::{NewAgent, RegisterAgents};
 use skep_store::audit::AddAudit;
@@ -22,6 +23,16 @@ use skep_store::sessions::{DeleteSession, EditSession, ForkSession};
 use skep_store::waits::{Decide, Park};
 use skep_store::{
     Command, CommandSet, Conn, OpenOptions, Refusal, Row, Run, SqlError, StoreOf, ToValue, Tx,
+};
+
+/// What the engine of these agents can do.
+pub const ENGINE: Capabilities = Capabilities {
+    queue_while_streaming: true,
+    interrupt: true,
+    tool_events: true,
+    full_history: true,
+    approvals: false,
+    own_tools: false,
 };
 
 skep_store::commands! {

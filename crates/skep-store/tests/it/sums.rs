@@ -2,7 +2,6 @@
 
 use futures_util::future::join_all;
 use skep_core::cause::Cause;
-use skep_core::engine::Capabilities;
 use skep_core::ids::*;
 use skep_core::message::{Block, Body, Meta, StopReason, Usage};
 use skep_core::settings::QueueMode;
@@ -13,7 +12,7 @@ use skep_store::inbox::{Accept, Accepted, Letter, NewTurn};
 use skep_store::journal::Entry;
 use skep_store::leases::Lease;
 
-use crate::lab::{LabStore, furnished};
+use crate::lab::{ENGINE, LabStore, furnished};
 
 const TURNS: i64 = 24;
 
@@ -37,14 +36,7 @@ fn message(number: i64, room: Option<u64>) -> Accept {
         room,
         now: number,
     };
-    let engine = Capabilities {
-        queue_while_streaming: true,
-        interrupt: true,
-        tool_events: true,
-        full_history: true,
-        approvals: false,
-        own_tools: false,
-    };
+    let engine = ENGINE;
     let take = Some(NewTurn {
         turn: TurnId(format!("t{number}")),
         session: SessionId(format!("s{number}")),
