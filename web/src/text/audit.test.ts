@@ -45,6 +45,7 @@ test.each([
     row("contact", "host_unlisted", { host: "a.test" }, bash),
     "a.test was blocked: host unlisted",
   ],
+  [row("contact", "unreachable", { host: "a.test" }, bash), "a.test failed: unreachable"],
   [row("checkpoint", "let_go", { rows: 1 }), "1 old row deleted"],
 ])("a row reads as a sentence", (row, words) => {
   expect(sentence(row)).toBe(words);

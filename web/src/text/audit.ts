@@ -29,8 +29,14 @@ export function standing(row: AuditInfo): "stop" | "fail" | "done" {
   return isChange && problemsOf((row.arguments ?? {}) as Fields).length ? "fail" : "done";
 }
 
-const contact = (host: string, row: AuditInfo) =>
-  row.outcome === "reached" ? `${host} was reached` : `${host} was blocked: ${outcomeWords(row)}`;
+/** Nobody forbade these: the host did not answer, or the connection was not used. */
+const FAILURES = ["connect_timeout", "idle", "name_unknown", "unreachable"];
+
+function contact(host: string, row: AuditInfo): string {
+  if (row.outcome === "reached") return `${host} was reached`;
+  const became = FAILURES.includes(row.outcome) ? "failed" : "was blocked";
+  return `${host} ${became}: ${outcomeWords(row)}`;
+}
 
 const who = ({ name, role }: Fields) => (name === role ? `${name}` : `${name} (${role})`);
 
