@@ -6,6 +6,9 @@
 
 mod server;
 
+#[cfg(test)]
+mod limits_tests;
+
 mod channel;
 mod door;
 mod openai;

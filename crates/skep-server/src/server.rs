@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 use crate::channel::event_texts::EventTexts;
 use crate::channel::hub::{Feed, Hub};
 use crate::door::{
-    CallTimes, Calls, DoorState, Doors, Lockout, Metrics, Places, Site, Standing, connection,
+    CallTimes, Calls, DoorState, Doors, Lockout, Metrics, Places, Rates, Site, Standing, connection,
 };
 use crate::rest::events;
 use crate::routes;
@@ -142,6 +142,8 @@ impl Server {
             hive,
             home,
             lockout: Lockout::new(),
+            rates: Rates::default(),
+            room: Arc::default(),
             standing: Standing::default(),
             hub,
             closing: CancellationToken::new(),

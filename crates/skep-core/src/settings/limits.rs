@@ -12,6 +12,8 @@ pub struct Limits {
     pub turns_per_user: usize,
     /// What one person who is no operator may store in messages and attachments.
     pub user_storage_bytes: u64,
+    /// Requests and frames of one person who is no operator in a minute.
+    pub user_requests_per_minute: u32,
     /// Time a turn may run; waiting does not count.
     pub turn: Duration,
     /// Leases that may end without a new step before an item is dead.
@@ -65,6 +67,7 @@ impl Default for Limits {
             concurrent_turns: 64,
             turns_per_user: 16,
             user_storage_bytes: 512 << 20,
+            user_requests_per_minute: 3000,
             turn: Duration::from_secs(1800),
             attempts: 3,
             steps: 50,

@@ -96,6 +96,11 @@ impl ClientFrame {
             let error = invalid("invalid_frame", "a frame is a JSON object, not a list");
             return Err(Refused { error, message_id: None });
         }
+        if extract::has_too_many_values(text.as_bytes()) {
+            let text = format!("a frame has {} values at most", extract::VALUES);
+            let error = DoorError::new(ErrorKind::TooLarge, "too_many_values", text);
+            return Err(Refused { error, message_id: None });
+        }
         let raw: Raw = serde_json::from_str(text)
             .map_err(|error| Refused { error: unreadable(&error), message_id: id_in(text) })?;
         let id = raw.id.clone();

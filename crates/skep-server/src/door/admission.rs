@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::request::Parts;
@@ -19,10 +19,11 @@ use crate::door::browser::{self, Carried};
 use crate::door::cors::Cors;
 use crate::door::redact_response;
 use crate::door::state::{DoorState, Doors};
-use crate::request::{Problem, is_id, only, openai_error};
+use crate::door::strangers::StrangerPlace;
+use crate::request::{Intake, Problem, is_id, only, openai_error};
 
 /// Longer than any address of ours with all its parameters.
-const URI_BYTES: usize = 8192;
+pub(crate) const URI_BYTES: usize = 8192;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longer than any token of ours.
 const TOKEN_BYTES: usize = 512;
@@ -44,11 +45,21 @@ pub(crate) enum Peer {
 #[derive(Clone)]
 pub(crate) struct ConnectionSlot {
     _permit: Arc<OwnedSemaphorePermit>,
+    stranger: Arc<Mutex<Option<StrangerPlace>>>,
 }
 
 impl ConnectionSlot {
     pub(crate) fn new(permit: OwnedSemaphorePermit) -> Self {
-        Self { _permit: Arc::new(permit) }
+        Self { _permit: Arc::new(permit), stranger: Arc::default() }
+    }
+
+    pub(crate) fn of_stranger(permit: OwnedSemaphorePermit, place: StrangerPlace) -> Self {
+        Self { stranger: Arc::new(Mutex::new(Some(place))), ..Self::new(permit) }
+    }
+
+    /// Somebody showed a right credential here.
+    fn known(&self) {
+        self.stranger.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 
@@ -194,13 +205,34 @@ async fn check(
             Ok(Some(Identity::owner()))
         }
         Peer::Network { remote, local } => {
-            check_host(doors, uri, headers, local)?;
-            check_origin(doors, headers, Some(local))?;
-            if asks || open.has(&request.method, uri.path()) {
-                return Ok(None);
+            let open = asks || open.has(&request.method, uri.path());
+            let unknown = match recognise(doors, request, local, open) {
+                Ok(Some(identity)) => {
+                    note_known(request, &identity);
+                    return doors.rates.known(&doors.hive, &identity).map(|()| Some(identity));
+                }
+                unknown => unknown,
+            };
+            doors.rates.stranger(remote.ip())?;
+            match unknown {
+                Ok(_) => Ok(None),
+                Err(Unknown::Refused(problem)) => Err(problem),
+                Err(Unknown::Wrong(why)) => {
+                    let quota = doors.lockout.hold_back(remote.ip(), &doors.closing).await?;
+                    Err(unauthorized(why).limited(quota))
+                }
             }
-            authenticate(doors, headers, remote).await.map(Some)
         }
+    }
+}
+
+/// From here on the connection is theirs.
+fn note_known(request: &Parts, identity: &Identity) {
+    if let Some(slot) = request.extensions.get::<ConnectionSlot>() {
+        slot.known();
+    }
+    if let Some(intake) = request.extensions.get::<Intake>() {
+        intake.belongs_to(&identity.principal);
     }
 }
 
@@ -260,31 +292,51 @@ fn check_origin(
     Err(Problem::new(StatusCode::FORBIDDEN, "origin_not_allowed", detail))
 }
 
-async fn authenticate(
+/// Why nobody was recognised.
+enum Unknown {
+    Refused(Problem),
+    /// A credential that opens nothing, and what to do.
+    Wrong(&'static str),
+}
+
+impl From<Problem> for Unknown {
+    fn from(problem: Problem) -> Self {
+        Self::Refused(problem)
+    }
+}
+
+/// Who sends this; nobody in particular where it is `open` to everybody.
+fn recognise(
     doors: &DoorState,
-    headers: &HeaderMap,
-    remote: SocketAddr,
-) -> Result<Identity, Problem> {
-    let unauthorized =
-        |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail);
-    let wrong = match only(headers, &header::AUTHORIZATION)? {
-        Some(given) => match bearer(given).and_then(|token| doors.hive.authenticate(token)) {
-            Some(identity) => return Ok(identity),
-            None => "this token is not valid (any more); `skep token new NAME` makes one",
-        },
-        None => match browser::carried(doors, headers)? {
-            Carried::Known(identity) => return Ok(identity),
-            Carried::Wrong => "this browser is not signed in (any more); `skep link` makes a link",
-            Carried::Nothing => {
-                return Err(unauthorized(
-                    "this needs a token: send Authorization: Bearer <token> (`skep token new \
-                     NAME` makes one), or sign in with a link (`skep link`)",
-                ));
-            }
-        },
-    };
-    let quota = doors.lockout.hold_back(remote.ip(), &doors.closing).await;
-    Err(unauthorized(wrong).limited(quota))
+    request: &Parts,
+    local: SocketAddr,
+    open: bool,
+) -> Result<Option<Identity>, Unknown> {
+    let headers = &request.headers;
+    check_host(doors, &request.uri, headers, local)?;
+    check_origin(doors, headers, Some(local))?;
+    if open {
+        return Ok(None);
+    }
+    if let Some(given) = only(headers, &header::AUTHORIZATION)? {
+        let found = bearer(given).and_then(|token| doors.hive.authenticate(token));
+        let wrong = "this token is not valid (any more); `skep token new NAME` makes one";
+        return found.map(Some).ok_or(Unknown::Wrong(wrong));
+    }
+    match browser::carried(doors, headers)? {
+        Carried::Known(identity) => Ok(Some(identity)),
+        Carried::Wrong => Err(Unknown::Wrong(
+            "this browser is not signed in (any more); `skep link` makes a link",
+        )),
+        Carried::Nothing => Err(Unknown::Refused(unauthorized(
+            "this needs a token: send Authorization: Bearer <token> (`skep token new NAME` makes \
+             one), or sign in with a link (`skep link`)",
+        ))),
+    }
+}
+
+fn unauthorized(detail: &str) -> Problem {
+    Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail)
 }
 
 fn bearer(value: &str) -> Option<&str> {

@@ -15,23 +15,26 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::door::admission::{ConnectionSlot, Peer};
+use crate::door::lockout::whole_network;
 use crate::door::pace::{Pace, PacedBody, PacedStream};
 use crate::door::state::Doors;
+use crate::door::strangers::Strangers;
+use crate::request::{Intake, Sender};
 
 /// Connections there are places for; further ones wait in the kernel until one ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Places {
-    network: usize,
+    pub(crate) network: usize,
     /// Of the local socket, apart so that the network cannot lock the owner out.
-    local: usize,
+    pub(crate) local: usize,
 }
 
 impl Places {
-    const MOST: Self = Self { network: 16_384, local: 1024 };
+    pub(crate) const MOST: Self = Self { network: 16_384, local: 1024 };
     /// Descriptors for everything else: the database, the log, model calls, tools.
     const OTHER: usize = 1024;
 
@@ -47,10 +50,19 @@ impl Places {
         Self { network, local }
     }
 }
+
+/// What belongs to one connection.
+struct Guest {
+    slot: ConnectionSlot,
+    intake: Intake,
+    /// Another needs its place.
+    unwanted: CancellationToken,
+}
+
 /// For a whole request head, counted from when the connection became idle.
-const HEAD_TIME: Duration = Duration::from_secs(30);
-const HEAD_BYTES: usize = 64 * 1024;
-const HEADERS: usize = 64;
+pub(crate) const HEAD_TIME: Duration = Duration::from_secs(30);
+pub(crate) const HEAD_BYTES: usize = 64 * 1024;
+pub(crate) const HEADERS: usize = 64;
 /// For a request in flight when the server stops.
 const LAST_ANSWER: Duration = Duration::from_secs(2);
 /// Pause after a failed accept, usually for lack of file descriptors.
@@ -71,11 +83,17 @@ pub(crate) async fn accept_network(
     shutdown: CancellationToken,
 ) {
     let slots = Arc::new(Semaphore::new(places.network));
+    let strangers = Strangers::within(places.network);
     while let Some((slot, accepted)) = next(&slots, &shutdown, || listener.accept()).await {
         let Some((stream, remote)) = accepted else { continue };
         let Ok(local) = prepare(&stream) else { continue };
         let peer = Peer::Network { remote, local };
-        let connection = serve(stream, peer, slot, router.clone(), shutdown.clone());
+        let address = whole_network(remote.ip());
+        let (place, unwanted) = strangers.enter(address);
+        let slot = ConnectionSlot::of_stranger(slot, place);
+        let intake = Intake::new(Arc::clone(&doors.room), Sender::Stranger(address));
+        let guest = Guest { slot, intake, unwanted };
+        let connection = serve(stream, peer, guest, router.clone(), shutdown.clone());
         doors.tasks.spawn(connection);
     }
 }
@@ -95,7 +113,10 @@ pub(crate) async fn accept_local(
             Ok(true) => Peer::Owner,
             Ok(false) | Err(_) => Peer::Stranger,
         };
-        let connection = serve(stream, peer, slot, router.clone(), shutdown.clone());
+        let intake = Intake::new(Arc::clone(&doors.room), Sender::Owner);
+        let slot = ConnectionSlot::new(slot);
+        let guest = Guest { slot, intake, unwanted: CancellationToken::new() };
+        let connection = serve(stream, peer, guest, router.clone(), shutdown.clone());
         doors.tasks.spawn(connection);
     }
 }
@@ -105,15 +126,15 @@ async fn next<T, F: Future<Output = io::Result<T>>>(
     slots: &Arc<Semaphore>,
     shutdown: &CancellationToken,
     accept: impl FnOnce() -> F,
-) -> Option<(ConnectionSlot, Option<T>)> {
+) -> Option<(OwnedSemaphorePermit, Option<T>)> {
     let accepting = async {
         let permit = Arc::clone(slots).acquire_owned().await.ok()?;
         match accept().await {
-            Ok(accepted) => Some((ConnectionSlot::new(permit), Some(accepted))),
+            Ok(accepted) => Some((permit, Some(accepted))),
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
-                Some((ConnectionSlot::new(permit), None))
+                Some((permit, None))
             }
         }
     };
@@ -136,24 +157,24 @@ fn prepare(stream: &TcpStream) -> io::Result<std::net::SocketAddr> {
     stream.local_addr()
 }
 
-async fn serve<S>(
-    stream: S,
-    peer: Peer,
-    slot: ConnectionSlot,
-    router: Router,
-    shutdown: CancellationToken,
-) where
+async fn serve<S>(stream: S, peer: Peer, guest: Guest, router: Router, shutdown: CancellationToken)
+where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let doors = TowerToHyperService::new(router);
     let pace = Pace::default();
-    let stream = PacedStream { stream, pace: pace.clone() };
+    let Guest { slot, intake, unwanted } = guest;
+    let stream = PacedStream { stream, pace: pace.clone(), intake: intake.clone() };
     let service = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(peer.clone());
         request.extensions_mut().insert(slot.clone());
-        let pace = pace.clone();
-        doors.call(request).map_ok(|answer| answer.map(|body| PacedBody { body, pace }))
+        request.extensions_mut().insert(intake.clone());
+        let (pace, intake) = (pace.clone(), intake.clone());
+        doors.call(request).map_ok(move |answer| {
+            drop(intake.hand_over());
+            answer.map(|body| PacedBody { body, pace })
+        })
     });
     let mut builder = http1::Builder::new();
     builder
@@ -165,6 +186,7 @@ async fn serve<S>(
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
+        () = unwanted.cancelled() => return,
         () = shutdown.cancelled() => {
             connection.as_mut().graceful_shutdown();
             match tokio::time::timeout(LAST_ANSWER, connection).await {
@@ -180,7 +202,33 @@ async fn serve<S>(
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::{Instant, sleep};
+
     use super::*;
+
+    /// A byte each second does not make a head.
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_head_is_given_up() {
+        let (mut client, server) = tokio::io::duplex(1024);
+        let slots = Arc::new(Semaphore::new(1));
+        let slot = ConnectionSlot::new(slots.acquire_owned().await.unwrap());
+        let intake = Intake::new(Arc::default(), Sender::Owner);
+        let guest = Guest { slot, intake, unwanted: CancellationToken::new() };
+        let end = CancellationToken::new();
+        let serving = tokio::spawn(serve(server, Peer::Stranger, guest, Router::new(), end));
+        let begun = Instant::now();
+        while client.write_all(b"X").await.is_ok() && begun.elapsed() < 2 * HEAD_TIME {
+            sleep(Duration::from_secs(1)).await;
+        }
+        serving.await.unwrap();
+        let took = begun.elapsed();
+        assert!(took >= HEAD_TIME && took < HEAD_TIME + Duration::from_secs(3), "{took:?}");
+        let mut rest = Vec::new();
+        let _ = client.read_to_end(&mut rest).await;
+        assert!(!rest.starts_with(b"HTTP/1.1 2"), "{rest:?}");
+    }
 
     #[test]
     fn places_follow_the_limit_of_open_files() {

@@ -3,24 +3,29 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use skep_runtime::door::Quota;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::request::Problem;
+
 /// A typing mistake or two costs nothing.
-const FREE_FAILURES: u32 = 3;
-const FIRST_DELAY: Duration = Duration::from_millis(250);
-const LONGEST_DELAY: Duration = Duration::from_secs(8);
+pub(crate) const FREE_FAILURES: u32 = 3;
+pub(crate) const FIRST_DELAY: Duration = Duration::from_millis(250);
+pub(crate) const LONGEST_DELAY: Duration = Duration::from_secs(8);
 /// Silence after which an address starts afresh.
-const FORGET_AFTER: Duration = Duration::from_secs(15 * 60);
+pub(crate) const FORGET_AFTER: Duration = Duration::from_secs(15 * 60);
 const ADDRESSES: usize = 4096;
-/// Answers held back at a time; further ones go out at once, so that waiting ones cannot be used
-/// to fill the connections.
-const WAITING_ANSWERS: usize = 256;
+/// Answers held back at a time; further ones go out at once as `rate_limited`, so that waiting
+/// ones cannot be used to fill the connections.
+pub(crate) const WAITING_ANSWERS: usize = 256;
+/// Of them for one address.
+pub(crate) const WAITING_OF_ADDRESS: u32 = 8;
 
 pub(crate) struct Lockout {
     // A lock and not a task: an update is a few instructions and never waits.
@@ -33,25 +38,50 @@ impl Lockout {
         Self { failures: Mutex::default(), waiting: Semaphore::new(WAITING_ANSWERS) }
     }
 
-    /// Counts a failure and returns when its answer may go out, with the limit it counts for.
-    pub(crate) async fn hold_back(&self, address: IpAddr, closing: &CancellationToken) -> Quota {
-        let count = {
-            let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-            failures.count(address, Instant::now())
-        };
+    /// Counts a failure and returns when its answer may go out, with the limit it counts for. Where
+    /// too many wait already, another answer goes out at once.
+    pub(crate) async fn hold_back(
+        &self,
+        address: IpAddr,
+        closing: &CancellationToken,
+    ) -> Result<Quota, Problem> {
+        let count = self.lock().count(address, Instant::now());
         let left = u64::from(FREE_FAILURES.saturating_sub(count));
         let quota = Quota::new("wrong-credentials", FREE_FAILURES.into(), left);
         let quota = Quota { seconds: Some(FORGET_AFTER.as_secs()), ..quota };
         let delay = delay_of(count);
         if delay.is_zero() {
-            return quota;
+            return Ok(quota);
         }
-        let Ok(_place) = self.waiting.try_acquire() else { return quota };
+        let place = self.waiting.try_acquire();
+        let (Ok(_place), true) = (place, self.lock().begin_wait(address)) else {
+            let detail = "too many wrong credentials came from your address; wait, then try again";
+            let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail);
+            let seconds = u32::try_from(delay.as_secs()).unwrap_or(u32::MAX).max(1);
+            return Err(problem.retry_after(seconds).limited(quota));
+        };
+        let _wait = Wait { lockout: self, address };
         tokio::select! {
             () = tokio::time::sleep(delay) => {}
             () = closing.cancelled() => {}
         }
-        quota
+        Ok(quota)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Failures> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One answer that waits; its connection may go first.
+struct Wait<'a> {
+    lockout: &'a Lockout,
+    address: IpAddr,
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        self.lockout.lock().end_wait(self.address);
     }
 }
 
@@ -63,6 +93,7 @@ struct Failures {
 struct Record {
     count: u32,
     last: Instant,
+    waiting: u32,
 }
 
 impl Failures {
@@ -72,13 +103,30 @@ impl Failures {
         if !self.by_address.contains_key(&address) && self.by_address.len() >= ADDRESSES {
             self.make_room(now);
         }
-        let record = self.by_address.entry(address).or_insert(Record { count: 0, last: now });
+        let record =
+            self.by_address.entry(address).or_insert(Record { count: 0, last: now, waiting: 0 });
         if now.duration_since(record.last) >= FORGET_AFTER {
             record.count = 0;
         }
         record.count = record.count.saturating_add(1);
         record.last = now;
         record.count
+    }
+
+    /// Whether one more answer may wait.
+    fn begin_wait(&mut self, address: IpAddr) -> bool {
+        let record = self.by_address.get_mut(&whole_network(address));
+        record.is_some_and(|record| {
+            let fits = record.waiting < WAITING_OF_ADDRESS;
+            record.waiting += u32::from(fits);
+            fits
+        })
+    }
+
+    fn end_wait(&mut self, address: IpAddr) {
+        if let Some(record) = self.by_address.get_mut(&whole_network(address)) {
+            record.waiting = record.waiting.saturating_sub(1);
+        }
     }
 
     fn make_room(&mut self, now: Instant) {
@@ -101,7 +149,7 @@ fn delay_of(failures: u32) -> Duration {
 }
 
 /// One host of IPv6 has a whole /64 to choose addresses from.
-fn whole_network(address: IpAddr) -> IpAddr {
+pub(crate) fn whole_network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let [a, b, c, d, ..] = address.segments();
@@ -164,11 +212,16 @@ mod tests {
         let address = "192.0.2.1".parse().unwrap();
         let start = Instant::now();
         for _ in 0..5 {
-            lockout.hold_back(address, &closing).await;
+            lockout.hold_back(address, &closing).await.unwrap();
         }
         assert_eq!(start.elapsed(), Duration::from_millis(750));
+        let many = (0..20).map(|_| lockout.hold_back(address, &closing));
+        let many = tokio::time::timeout(FIRST_DELAY, futures_util::future::join_all(many)).await;
+        assert!(many.is_err(), "some wait");
+        let one = lockout.hold_back("192.0.2.2".parse().unwrap(), &closing).await;
+        assert_eq!(one.unwrap().left, 2);
         closing.cancel();
-        lockout.hold_back(address, &closing).await;
-        assert_eq!(start.elapsed(), Duration::from_millis(750));
+        lockout.hold_back(address, &closing).await.unwrap();
+        assert_eq!(start.elapsed(), Duration::from_millis(1000));
     }
 }

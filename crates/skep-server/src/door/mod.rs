@@ -13,8 +13,10 @@ mod hosts;
 pub(crate) mod lockout;
 pub(crate) mod metrics;
 mod pace;
+pub(crate) mod rates;
 pub(crate) mod redact_response;
 pub(crate) mod site;
+pub(crate) mod strangers;
 
 pub(crate) use admission::{ConnectionSlot, Entrance, OpenRoutes, Peer};
 pub(crate) use calls::{Attempt, CallId, CallTimes, Caller, Calls, Presence};
@@ -22,6 +24,7 @@ pub(crate) use connection::Places;
 pub(crate) use credential_watch::{Standing, Stay};
 pub(crate) use lockout::Lockout;
 pub(crate) use metrics::Metrics;
+pub(crate) use rates::Rates;
 pub(crate) use redact_response::ShowsSecret;
 pub(crate) use site::Site;
 pub(crate) use state::{DoorState, Doors};

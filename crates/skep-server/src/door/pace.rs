@@ -13,6 +13,8 @@ use futures_util::task::AtomicWaker;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::request::Intake;
+
 /// Bytes on their way to the kernel; small pieces go together.
 const AHEAD: usize = 16 * 1024;
 
@@ -51,10 +53,11 @@ impl Pace {
     }
 }
 
-/// A connection that notes when everything was taken.
+/// A connection that counts what it reads, and notes when everything was taken.
 pub(crate) struct PacedStream<S> {
     pub(crate) stream: S,
     pub(crate) pace: Pace,
+    pub(crate) intake: Intake,
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for PacedStream<S> {
@@ -63,7 +66,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for PacedStream<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        ready!(self.intake.poll_ready(context))?;
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        Poll::Ready(self.intake.took(buffer.filled().len() - before))
     }
 }
 
@@ -146,6 +152,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+    use crate::request::Sender;
 
     const PIECE: usize = 4096;
     /// What the pipe between the two takes.
@@ -167,7 +174,8 @@ mod tests {
                 async move { Ok::<_, io::Error>(Response::new(body)) }
             })
         };
-        let stream = TokioIo::new(PacedStream { stream: server, pace });
+        let intake = Intake::new(Arc::default(), Sender::Owner);
+        let stream = TokioIo::new(PacedStream { stream: server, pace, intake });
         tokio::spawn(http1::Builder::new().serve_connection(stream, service));
         client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
         let mut read = 0;

@@ -13,7 +13,9 @@ use crate::door::calls::Calls;
 use crate::door::credential_watch::Standing;
 use crate::door::lockout::Lockout;
 use crate::door::metrics::Metrics;
+use crate::door::rates::Rates;
 use crate::door::site::Site;
+use crate::request::IntakeRoom;
 
 pub(crate) type Doors = Arc<DoorState>;
 
@@ -23,6 +25,9 @@ pub(crate) struct DoorState {
     pub(crate) site: Site,
     pub(crate) ws_enabled: bool,
     pub(crate) lockout: Lockout,
+    pub(crate) rates: Rates,
+    /// For what clients send.
+    pub(crate) room: Arc<IntakeRoom>,
     pub(crate) standing: Standing,
     pub(crate) hub: Arc<Hub>,
     pub(crate) calls: Calls,

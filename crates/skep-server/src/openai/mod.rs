@@ -25,8 +25,8 @@ use skep_runtime::door::{
 
 use crate::door::{Attempt, CallId, Caller, DoorState, Doors, Presence};
 use crate::request::{
-    BadBody, Clash, HashedJsonBody, IdempotencyKey, LARGE_BYTES, Missing, NotKept, OnClose,
-    OnCloseHeader, Permit, Problem, Segments, TurnFailed, extract, only,
+    BadBody, Clash, HashedJsonBody, IdempotencyKey, Missing, NotKept, OnClose, OnCloseHeader,
+    Permit, Problem, Segments, TurnFailed, extract, only,
 };
 use crate::stream::follow_stream::{FollowedMessage, Listening, Telling};
 use crate::stream::sse::{Sse, respond};
@@ -100,7 +100,7 @@ pub(crate) async fn complete(
     headers: HeaderMap,
     key: IdempotencyKey,
     OnCloseHeader(on_close): OnCloseHeader,
-    HashedJsonBody(body, hash): HashedJsonBody<ChatRequest, LARGE_BYTES>,
+    HashedJsonBody(body, hash, room): HashedJsonBody<ChatRequest>,
 ) -> Result<Response, Problem> {
     let (agent, _) = agent_of(&doors, &body.model)?;
     let session = only(&headers, &SESSION)?;
@@ -109,6 +109,9 @@ pub(crate) async fn complete(
         None => (Kept::Nowhere, OnClose::Stop),
     };
     let conversation = body.conversation(kept)?;
+    let (stream, usage) = (body.stream.unwrap_or(false), body.includes_usage());
+    // The answer may take long, and nobody looks at this again.
+    drop(body);
     let asked = Asked { agent: &agent, session, key: key.0.as_deref(), hash };
     let id = asked.call(&permit, on_close.unwrap_or(usually));
     let attempt = asked.attempt(&headers);
@@ -134,9 +137,10 @@ pub(crate) async fn complete(
             return Err(error.into());
         }
     };
+    drop(room);
     let telling = listening.to(FollowedMessage::from(&receipt));
-    match body.stream.unwrap_or(false) {
-        true => Ok(streamed(&doors, &receipt, body.includes_usage(), telling, presence)),
+    match stream {
+        true => Ok(streamed(&doors, &receipt, usage, telling, presence)),
         false => whole::answer(&doors, &receipt, telling, presence).await,
     }
 }

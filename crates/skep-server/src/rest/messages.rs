@@ -17,8 +17,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::door::{DoorState, Doors, Presence};
 use crate::request::{
-    BadBody, Clash, IdempotencyKey, JsonBody, LARGE_BYTES, Missing, NoAnswerYet, NotKept, OnClose,
-    OnCloseHeader, Params, Permit, Problem, RawAttachment, Segments, attachment, extract,
+    BadBody, Clash, HeldRoom, IdempotencyKey, LargeJsonBody, Missing, NoAnswerYet, NotKept,
+    OnClose, OnCloseHeader, Params, Permit, Problem, RawAttachment, Segments, attachment, extract,
 };
 use crate::rest::message_stream;
 use crate::stream::follow_stream::{self, Listening};
@@ -96,11 +96,11 @@ pub(crate) async fn send(
     Params(wait): Params<Wait>,
     key: IdempotencyKey,
     OnCloseHeader(on_close): OnCloseHeader,
-    JsonBody(body): JsonBody<NewMessage, LARGE_BYTES>,
+    LargeJsonBody(body, room): LargeJsonBody<NewMessage>,
 ) -> Result<Response, Problem> {
     let inbound = inbound(extract::agent(&agent)?, &permit, key, body)?;
     let on_close = on_close.unwrap_or(OnClose::Keep);
-    submit(&doors, &permit, wait, on_close, inbound).await
+    submit(&doors, &permit, wait, on_close, (inbound, room)).await
 }
 
 /// Hands it in and answers as the caller wished.
@@ -109,11 +109,12 @@ pub(crate) async fn submit(
     permit: &Permit,
     wait: Wait,
     on_close: OnClose,
-    inbound: Inbound,
+    (inbound, room): (Inbound, Option<HeldRoom>),
 ) -> Result<Response, Problem> {
     let time = wait.time()?;
     let listening = wait.stream.then(|| Listening::begin(doors, permit));
     let receipt = doors.hive.submit(inbound).await?;
+    drop(room);
     let waits = listening.is_some() || time.is_some();
     let watch = || {
         let message = (&receipt.agent, &receipt.item_id);

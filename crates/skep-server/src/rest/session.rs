@@ -8,14 +8,16 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use skep_core::role::decide;
-use skep_runtime::door::{Action, Reach, Role};
+use skep_runtime::door::{Action, ErrorKind, Reach, Role};
 use utoipa::ToSchema;
 
-use crate::door::{Doors, ShowsSecret};
+use crate::door::{Doors, Peer, ShowsSecret};
 use crate::request::{BadBody, JsonBody, NotKept, Nothing, Params, Permit, Problem};
 use crate::rest::tokens::RESERVED;
 
 const ONCE_BYTES: usize = 128;
+/// The largest body before anybody is known.
+pub(crate) const LINK_BYTES: usize = 4096;
 const NAME_CHARACTERS: usize = 64;
 
 #[derive(Deserialize, ToSchema)]
@@ -45,13 +47,23 @@ pub(crate) struct Entered {
 )]
 pub(crate) async fn enter(
     State(doors): State<Doors>,
+    Extension(peer): Extension<Peer>,
     Params(Nothing {}): Params<Nothing>,
-    JsonBody(link): JsonBody<Link>,
+    JsonBody(link): JsonBody<Link, LINK_BYTES>,
 ) -> Result<Response, Problem> {
     if link.once.len() > ONCE_BYTES {
         return Err(Problem::bad_request("invalid_body", "no link of ours is that long"));
     }
-    let entered = doors.hive.sign_in(&link.once).await?;
+    let entered = match doors.hive.sign_in(&link.once).await {
+        // A guess as good as a wrong token.
+        Err(error) if error.kind == ErrorKind::Forbidden => {
+            let problem = Problem::from(error);
+            let Peer::Network { remote, .. } = peer else { return Err(problem) };
+            let quota = doors.lockout.hold_back(remote.ip(), &doors.closing).await?;
+            return Err(problem.limited(quota));
+        }
+        entered => entered?,
+    };
     let cookie = doors.site.cookie(&entered.cookie, entered.seconds);
     let (role, may) = (entered.role, may(entered.role));
     let body = Entered { name: entered.name, role, may, key: entered.key };

@@ -250,7 +250,7 @@ pub(crate) async fn compact(
         principal: permit.principal().clone(),
         source: Source::Api { key: key.0 },
     };
-    messages::submit(&doors, &permit, wait, OnClose::Keep, inbound).await
+    messages::submit(&doors, &permit, wait, OnClose::Keep, (inbound, None)).await
 }
 
 #[derive(Deserialize, IntoParams)]

@@ -31,11 +31,12 @@ use crate::routes::keyed;
 pub(crate) const BEARER: &str = "token";
 
 /// What every route may answer before its handler is asked.
-const AT_THE_DOOR: [(u16, &str); 5] = [
+const AT_THE_DOOR: [(u16, &str); 6] = [
     (400, "Something in the request cannot be used; `detail` says what."),
     (403, "The page this comes from, or the role of the token, may not do this."),
     (414, "The address is too long."),
     (421, "The Host is not a name of this hive."),
+    (429, "Too many requests of this credential or address; `Retry-After` says when to go on."),
     (500, "The hive failed; its log says why."),
 ];
 const BEHIND_IT: [(u16, &str); 2] = [

@@ -4,8 +4,8 @@
 //! 1. Its handler carries `#[utoipa::path(…)]`: method, path, parameters (`params(…)`, from an
 //!    `IntoParams` struct for the query), body, every answer. `responses(…)` lists the good ones
 //!    and names the groups of refusals that apply (`problem::{Missing, Clash, BadBody, NotKept}`).
-//!    What every route may answer (400, 401, 403, 414, 421, 500, 503) is added by itself. The doc
-//!    comment of the handler is what a reader of the document sees. Types it shows derive
+//!    What every route may answer (400, 401, 403, 414, 421, 429, 500, 503) is added by itself. The
+//!    doc comment of the handler is what a reader of the document sees. Types it shows derive
 //!    `ToSchema`.
 //! 2. It takes a [`Permit`](crate::request::permit::Permit) and hands `permit.sight()` to whatever
 //!    it reads, and `permit.session_key(given, "main")` to whatever it writes: users and channels

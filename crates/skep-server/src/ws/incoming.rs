@@ -13,20 +13,25 @@ use skep_core::frame::Frame;
 use skep_core::ids::ChannelId;
 use skep_runtime::door::{Credential, DecisionWish, DoorError, Inbound, Source};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::channel::frame::{self, ClientFrame, IncomingMessage, Named, Place, Refused, invalid};
 use crate::channel::hub::{PastPage, Push, Seated};
 use crate::door::state::Doors;
+use crate::request::extract::{LARGE_BODY_TIME, in_turn};
 use crate::request::permit::Permit;
+use crate::request::{HeldRoom, Intake};
 use crate::stream::event_filter::EventFilter;
 use crate::stream::event_watch::{Seen, Watching};
 use crate::ws::socket::SocketEnd;
 
 /// Two pings unanswered, and some slack.
-const SILENCE: Duration = Duration::from_secs(75);
+pub(crate) const SILENCE: Duration = Duration::from_secs(75);
+/// A client's ping has this much around its payload: two bytes and the mask.
+const CONTROL_HEAD: usize = 6;
 /// Messages handed in whose receipt is not there yet; further ones stay in the kernel's buffer.
-const UNDER_WAY: usize = 256;
+pub(crate) const UNDER_WAY: usize = 256;
 
 /// What came of a client's frame.
 type Outcome = BoxFuture<'static, Result<Done, Refused>>;
@@ -44,6 +49,7 @@ pub(crate) struct Incoming<'a> {
     pub(crate) doors: &'a Doors,
     pub(crate) channel: &'a ChannelId,
     pub(crate) permit: &'a Permit,
+    pub(crate) intake: &'a Intake,
     pub(crate) stream: bool,
     pub(crate) under_way: FuturesUnordered<Outcome>,
     pub(crate) subscription: Option<Subscription>,
@@ -73,15 +79,28 @@ impl Incoming<'_> {
     /// Reads until the connection ends.
     pub(crate) async fn run(&mut self) -> SocketEnd {
         let mut heard = Instant::now();
+        let mut not_before = heard;
         loop {
             let room = self.under_way.len() < UNDER_WAY;
+            let whole = self.intake.since().map(|since| since + LARGE_BODY_TIME);
+            let deadline = whole.map_or(heard + SILENCE, |whole| whole.min(heard + SILENCE));
             let told = tokio::select! {
-                message = timeout_at(heard + SILENCE, self.source.next()), if room => {
+                message = next_frame(self.source, not_before, deadline), if room => {
                     heard = Instant::now();
                     match message {
-                        Ok(Some(Ok(message))) => self.take(message).await,
+                        Ok(Some(Ok(message))) => {
+                            if matches!(message, Message::Text(_) | Message::Binary(_)) {
+                                let (hive, who) = (&self.doors.hive, self.permit.identity());
+                                let pause = self.doors.rates.pause(hive, who);
+                                not_before = heard + pause.unwrap_or_default();
+                            }
+                            self.take(message).await
+                        }
                         Ok(Some(Err(error))) => Err(SocketEnd::of(&error)),
                         Ok(None) => Err(SocketEnd::Gone),
+                        Err(_) if whole.is_some_and(|whole| whole <= heard) => {
+                            Err(SocketEnd::Endless)
+                        }
                         Err(_) => Err(SocketEnd::Silent),
                     }
                 }
@@ -98,14 +117,20 @@ impl Incoming<'_> {
         let text = match message {
             Message::Text(text) => text,
             Message::Binary(_) => {
+                drop(self.intake.hand_over());
                 let error = invalid("unsupported", "send JSON as text, not as binary");
                 return self.tell(frame::error(&Refused { error, message_id: None })).await;
             }
             // The library answers pings; both only show that the other side lives.
-            Message::Ping(_) | Message::Pong(_) => return Ok(()),
+            Message::Ping(payload) | Message::Pong(payload) => {
+                self.intake.forget(CONTROL_HEAD + payload.len());
+                return Ok(());
+            }
             Message::Close(_) => return Err(SocketEnd::Gone),
         };
-        let wish = match ClientFrame::parse(&text) {
+        let parsed = in_turn(text.len(), move || ClientFrame::parse(&text)).await;
+        let room = self.intake.hand_over();
+        let wish = match parsed {
             Ok(frame) => {
                 let decides = frame.decides().map(str::to_owned);
                 let wish = self.wish(frame);
@@ -118,7 +143,7 @@ impl Incoming<'_> {
         };
         match wish {
             Ok(Wish::Message(message)) => {
-                self.submit(message);
+                self.submit(message, room);
                 Ok(())
             }
             Ok(Wish::Interrupt(place)) => {
@@ -166,7 +191,8 @@ impl Incoming<'_> {
         })
     }
 
-    fn submit(&mut self, told: Told) {
+    /// The message takes its room until it is kept.
+    fn submit(&mut self, told: Told, room: HeldRoom) {
         let Told { place, said: IncomingMessage { content, id, mode, attachments, .. } } = told;
         if self.stream {
             self.seated.follow(&place);
@@ -183,9 +209,12 @@ impl Incoming<'_> {
         });
         // An ack is a durable frame and comes through the hub. Only a message that had been taken
         // before is answered here, with the frames of then.
-        let outcome = receipt.map(|receipt| match receipt {
-            Ok(receipt) => Ok(Done::Again(receipt.repeated)),
-            Err(error) => Err(Refused { error, message_id: id }),
+        let outcome = receipt.map(move |receipt| {
+            drop(room);
+            match receipt {
+                Ok(receipt) => Ok(Done::Again(receipt.repeated)),
+                Err(error) => Err(Refused { error, message_id: id }),
+            }
         });
         self.under_way.push(outcome.boxed());
     }
@@ -283,6 +312,16 @@ impl Incoming<'_> {
     async fn push(&mut self, push: Push) -> Result<(), SocketEnd> {
         self.seated.queue().send(push).await.map_err(|_| SocketEnd::Gone)
     }
+}
+
+/// The next frame that came in time; whoever sent too many is read later.
+async fn next_frame(
+    source: &mut SplitStream<WebSocket>,
+    not_before: Instant,
+    deadline: Instant,
+) -> Result<Option<Result<Message, axum::Error>>, Elapsed> {
+    sleep_until(not_before).await;
+    timeout_at(deadline.max(not_before), source.next()).await
 }
 
 async fn next_event(subscription: &mut Option<Subscription>) -> Seen<Vec<Utf8Bytes>> {

@@ -4,7 +4,7 @@
 //! once and in order, then live ones follow without gap or double. `?stream=true` adds `delta` and
 //! `progress` frames of the conversations this socket talks in.
 
-mod incoming;
+pub(crate) mod incoming;
 mod outgoing;
 mod socket;
 
@@ -19,7 +19,7 @@ use skep_core::ids::ChannelId;
 use utoipa::IntoParams;
 
 use crate::door::{ConnectionSlot, Doors, browser};
-use crate::request::{Missing, NotKept, Params, Permit, Problem, ProblemBody, is_id};
+use crate::request::{Intake, Missing, NotKept, Params, Permit, Problem, ProblemBody, is_id};
 use socket::Socket;
 
 /// The largest frame a client may send: one with files.
@@ -56,7 +56,8 @@ pub(crate) struct SocketParams {
 pub(crate) async fn upgrade(
     State(doors): State<Doors>,
     permit: Permit,
-    slot: Option<Extension<ConnectionSlot>>,
+    Extension(slot): Extension<ConnectionSlot>,
+    Extension(intake): Extension<Intake>,
     Params(params): Params<SocketParams>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
@@ -81,7 +82,8 @@ pub(crate) async fn upgrade(
         stream: params.stream,
         permit,
         goodbye: doors.hive.goodbye(),
-        _slot: slot.map(|Extension(slot)| slot),
+        intake,
+        _slot: slot,
         _task: doors.tasks.token(),
         doors,
     };

@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::door::{ConnectionSlot, Doors};
-use crate::request::{LARGE_TEXT, Permit};
+use crate::request::{Full, Intake, LARGE_TEXT, Permit};
 use crate::ws::incoming::Incoming;
 use crate::ws::outgoing::Outgoing;
 
@@ -30,7 +30,8 @@ pub(crate) struct Socket {
     /// The conversation of frames that name none.
     pub(crate) session: SessionKey,
     pub(crate) goodbye: TaskTrackerToken,
-    pub(crate) _slot: Option<ConnectionSlot>,
+    pub(crate) intake: Intake,
+    pub(crate) _slot: ConnectionSlot,
     pub(crate) _task: TaskTrackerToken,
 }
 
@@ -45,6 +46,10 @@ pub(crate) enum SocketEnd {
     /// The channel's rows cannot be read now.
     Unreadable,
     TooLarge,
+    /// A frame that does not end.
+    Endless,
+    /// Too much is being sent to the hive.
+    NoRoom,
     NotText,
     Protocol,
 }
@@ -53,6 +58,7 @@ impl SocketEnd {
     pub(crate) fn of(error: &axum::Error) -> Self {
         let source = error.source().and_then(|source| source.downcast_ref());
         match source {
+            Some(tungstenite::Error::Io(error)) if Full::is_in(error) => Self::NoRoom,
             Some(tungstenite::Error::Capacity(_)) => Self::TooLarge,
             Some(tungstenite::Error::Utf8(_)) => Self::NotText,
             Some(tungstenite::Error::Protocol(_)) => Self::Protocol,
@@ -70,6 +76,8 @@ impl SocketEnd {
             }
             Self::Unreadable => Some((close_code::ERROR, "cannot read the channel; come back")),
             Self::TooLarge => Some((close_code::SIZE, LARGE_TEXT)),
+            Self::Endless => Some((close_code::POLICY, "a message took longer than 180 s")),
+            Self::NoRoom => Some((close_code::AGAIN, "too much is being sent; come back")),
             Self::NotText => Some((close_code::INVALID, "text must be UTF-8")),
             Self::Protocol => Some((close_code::PROTOCOL, "not the WebSocket protocol")),
         }
@@ -90,6 +98,7 @@ impl Socket {
             doors: &self.doors,
             channel: &self.opened.channel,
             permit: &self.permit,
+            intake: &self.intake,
             stream: self.stream,
             under_way: FuturesUnordered::new(),
             subscription: None,

@@ -66,6 +66,8 @@ struct RawLimits {
     turns_per_user: Option<BoundedInteger<1, 100_000>>,
     /// MiB of messages and attachments that one user who is no operator may store (512).
     user_storage_mib: Option<BoundedInteger<1, 1_048_576>>,
+    /// Requests and frames that one user who is no operator may send in a minute (3000).
+    user_requests_per_minute: Option<BoundedInteger<1, 1_000_000>>,
     /// Seconds a turn may run (1800).
     turn_seconds: Option<BoundedInteger<1, 604_800>>,
     /// Times a turn may break off without progress before it is given up (3).
@@ -257,6 +259,9 @@ fn limits(raw: &RawHive) -> Limits {
         concurrent_turns: limits.concurrent_turns.map_or(usual.concurrent_turns, |n| n.0 as usize),
         turns_per_user: limits.turns_per_user.map_or(usual.turns_per_user, |n| n.0 as usize),
         user_storage_bytes: limits.user_storage_mib.map_or(usual.user_storage_bytes, |n| n.0 << 20),
+        user_requests_per_minute: limits
+            .user_requests_per_minute
+            .map_or(usual.user_requests_per_minute, |n| n.0 as u32),
         turn: limits.turn_seconds.map_or(usual.turn, |n| seconds(n.0)),
         attempts: limits.attempts.map_or(usual.attempts, |n| n.0 as u32),
         steps: limits.steps.map_or(usual.steps, |n| n.0 as u32),

@@ -112,20 +112,20 @@ fn networks_of_agents_are_laid_over_the_usual_one() {
     assert_eq!(network("cto"), own);
 }
 
+const EVERY_KEY: &str = "server: {bind: '::1', port: 0, public_url: 'https://h.example/', \
+    allowed_origins: ['https://Page.example:443']}\n\
+    limits: {concurrent_turns: 1, turns_per_user: 14, user_storage_mib: 15, \
+    user_requests_per_minute: 17, \
+    turn_seconds: 2, attempts: 4, steps: 5, drain_seconds: 0, approval_hours: 6, \
+    tool_output_bytes: 7, inbox_body_bytes: 8, requests_per_minute: 16, \
+    tokens_per_day: 12, cost_per_day: 1.5, tokens_per_turn: 13, cost_per_turn: 0.5}\n\
+    sessions: {idle_minutes: 9}\nretention: {events: 10m, delivered: 11h, audit: 2d}\n\
+    defaults: {engine: other, profile: small, allowed_tools: [effect]}\n";
+
 #[test]
 fn every_key_acts() {
     let folder = Folder::new(&[
-        (
-            "skep.yaml",
-            "server: {bind: '::1', port: 0, public_url: 'https://h.example/', \
-             allowed_origins: ['https://Page.example:443']}\n\
-             limits: {concurrent_turns: 1, turns_per_user: 14, user_storage_mib: 15, \
-             turn_seconds: 2, attempts: 4, steps: 5, drain_seconds: 0, approval_hours: 6, \
-             tool_output_bytes: 7, inbox_body_bytes: 8, requests_per_minute: 16, \
-             tokens_per_day: 12, cost_per_day: 1.5, tokens_per_turn: 13, cost_per_turn: 0.5}\n\
-             sessions: {idle_minutes: 9}\nretention: {events: 10m, delivered: 11h, audit: 2d}\n\
-             defaults: {engine: other, profile: small, allowed_tools: [effect]}\n",
-        ),
+        ("skep.yaml", EVERY_KEY),
         (
             "providers.yaml",
             "profiles:\n  default: {provider: rehearsal}\n  small:\n    provider: anthropic\n\
@@ -161,6 +161,7 @@ fn every_key_acts() {
         concurrent_turns: 1,
         turns_per_user: 14,
         user_storage_bytes: 15 << 20,
+        user_requests_per_minute: 17,
         turn: Duration::from_secs(2),
         attempts: 4,
         steps: 5,

@@ -12,6 +12,7 @@ mod attack_doors;
 mod attack_egress;
 mod attack_governance;
 mod attack_keys;
+mod attack_limits;
 mod attack_namesake;
 mod attack_rights;
 mod attack_roles;

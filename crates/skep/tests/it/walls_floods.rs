@@ -43,7 +43,7 @@ fn attacks() -> Vec<(&'static str, Value, &'static str)> {
 }
 
 /// Bytes of a line of the hive's status.
-fn status(play: &Play, name: &str) -> u64 {
+pub fn status(play: &Play, name: &str) -> u64 {
     let path = format!("/proc/{}/status", play.hive.process());
     let text = fs::read_to_string(path).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
