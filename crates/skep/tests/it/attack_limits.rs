@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const AT_ONCE: usize = 20;
 const MIB: usize = 1 << 20;
 const PIECE: usize = 1 << 16;
-const FLOODS: usize = 12;
+const FLOODS: usize = 13;
 
 /// How often each answer came: a status, a close code, or `closed` without a word.
 type Counts = BTreeMap<String, usize>;
@@ -225,6 +225,10 @@ fn floods_of_heads_and_bodies(foe: &Foe) -> Vec<Flood> {
         foe.endless(path, more, 100).await
     };
     let held = |foe: Foe, _| async move { foe.endless(MESSAGES, "", 27).await };
+    let wrong = |foe: Foe, _| async move {
+        let head = foe.head("GET", "/api/v1/agents", "Authorization: Bearer wrong\r\n");
+        foe.send(&head, b"", 0).await
+    };
     let compressed = |foe: Foe, number: usize| async move {
         let word = ["gzip", "br", "deflate", "zstd"][number % 4];
         foe.whole(MESSAGES, &format!("Content-Encoding: {word}\r\n"), &[0x1f; 4096]).await
@@ -254,6 +258,9 @@ fn floods_of_heads_and_bodies(foe: &Foe) -> Vec<Flood> {
         }),
         ("bodies of 27 MiB that do not end", flood(foe, AT_ONCE, held), |counts| {
             only(counts, &["open"])
+        }),
+        ("1000 wrong tokens", flood(foe, 1000, wrong), |counts| {
+            only(counts, &["401", "429", "open"]) && of(counts, "429") >= 980
         }),
         ("compressed bodies", flood(foe, AT_ONCE, compressed), |counts| only(counts, &["415"])),
         ("bodies of 90000 lists in each other", flood(foe, AT_ONCE, deep), |counts| {
@@ -442,4 +449,30 @@ async fn attack_large_messages_of_others_arrive_beside_one_that_does_not_end() {
     }
     assert!(!held.is_finished(), "it is still being sent");
     held.abort();
+}
+
+/// Also for the owner of the home.
+#[tokio::test]
+async fn attack_the_local_socket_has_the_same_limits() {
+    let stage = Stage::new().await;
+    let play = stage.up().await;
+    let api = play.hive.socket_api().unwrap();
+    let wide = format!(r#"{{"model":"main","messages":[],"x":[{}0]}}"#, "0,".repeat(100_001));
+    let deep = format!(r#"{{"message":{}"#, "[".repeat(90_000));
+    let large = format!(r#"{{"session_key":"{}"}}"#, "x".repeat(MIB));
+    let cases = [
+        ("/v1/chat/completions", "", wide, 413),
+        (MESSAGES, "", deep, 400),
+        ("/api/v1/agents/main/stop", "", large, 413),
+        (MESSAGES, "gzip", "{}".to_owned(), 415),
+    ];
+    for (path, encoding, body, expected) in cases {
+        let mut request = api.request(reqwest::Method::POST, path).body(body);
+        request = request.header("content-type", "application/json");
+        if !encoding.is_empty() {
+            request = request.header("content-encoding", encoding);
+        }
+        let answer = skep_testkit::http::answer(request).await.unwrap();
+        assert_eq!(answer.status, expected, "{path}: {}", answer.text);
+    }
 }
