@@ -1,6 +1,7 @@
-//! Secrets this process knows are taken out of whatever it writes, sends or shows.
+//! Secrets are taken out of whatever this process writes, sends or shows: those it knows, and those
+//! that are written as their issuers write them (see [`formats`]).
 //!
-//! A secret is replaced by `[secret:NAME]` in every form in which it usually travels (see
+//! A known secret is replaced by `[secret:NAME]` in every form in which it usually travels (see
 //! [`forms`]) and behind every escape that can be taken back (see [`decode`]); a stream is held
 //! back by no more than what may be the beginning of one. Against a program that disguises a
 //! secret on purpose this is no wall: those do not get it in the first place.
@@ -8,6 +9,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
@@ -15,10 +17,12 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 mod decode;
+mod formats;
 mod forms;
 mod stream;
 
 use decode::DecodedLevel;
+pub use formats::issuers;
 pub use stream::Stream;
 
 /// Shorter ones would be found in ordinary text.
@@ -121,7 +125,20 @@ impl Scrubber {
 
     /// The text without secrets.
     pub fn clean<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        self.table().clean(text)
+        self.table().clean(text, Formats::Found)
+    }
+
+    /// The content of a file without known secrets: what only looks like one stays, or a file
+    /// would be another one afterwards.
+    pub fn clean_file<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.table().clean(text, Formats::Kept)
+    }
+
+    /// The names of the secrets in a text, in their order, each with the byte where it begins.
+    pub fn names(&self, text: &str) -> Vec<(usize, String)> {
+        let table = self.table();
+        let found = table.view(text, Formats::Found).all();
+        found.into_iter().map(|found| (found.start, name(found.marker).to_owned())).collect()
     }
 
     /// As [`Self::clean`], without a copy where there is nothing to replace.
@@ -134,15 +151,16 @@ impl Scrubber {
 
     /// Replaces secrets in every text of a JSON value, keys included; whether there were any.
     pub fn clean_json(&self, value: &mut Value) -> bool {
-        let table = self.table();
-        table.finder.is_some() && clean_json(&table, value)
+        clean_json(&self.table(), value)
     }
 
     /// Whether the text holds the marker of a secret: one was taken out of it, or somebody means
     /// it by name.
     pub fn is_marked(&self, text: &str) -> bool {
         let table = self.table();
-        text.contains(MARK) && table.markers.iter().any(|marker| text.contains(marker.as_str()))
+        has_mark(text)
+            && (formats::is_marked(text)
+                || table.markers.iter().any(|marker| text.contains(marker.as_str())))
     }
 
     /// As [`Self::is_marked`], for any text of a JSON value.
@@ -165,13 +183,30 @@ impl Scrubber {
 /// How every marker begins.
 const MARK: &str = "[secret:";
 
+/// Whether the text holds what may be the marker of a secret, known or not.
+pub fn has_mark(text: &str) -> bool {
+    text.contains(MARK)
+}
+
 fn marker(name: &str) -> String {
     format!("{MARK}{name}]")
 }
 
+fn name(marker: &str) -> &str {
+    marker.strip_prefix(MARK).and_then(|name| name.strip_suffix(']')).unwrap_or(marker)
+}
+
+/// What becomes of secrets that are not known and look like one.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Formats {
+    #[default]
+    Found,
+    Kept,
+}
+
 fn clean_json(table: &Table, value: &mut Value) -> bool {
     match value {
-        Value::String(text) => match table.clean(text) {
+        Value::String(text) => match table.clean(text, Formats::Found) {
             Cow::Borrowed(_) => false,
             Cow::Owned(cleaned) => {
                 *text = cleaned;
@@ -183,10 +218,12 @@ fn clean_json(table: &Table, value: &mut Value) -> bool {
         }
         Value::Object(fields) => {
             let mut found = false;
-            if fields.keys().any(|key| matches!(table.clean(key), Cow::Owned(_))) {
+            if fields.keys().any(|key| matches!(table.clean(key, Formats::Found), Cow::Owned(_))) {
                 found = true;
                 let old = std::mem::take(fields);
-                let renamed = old.into_iter().map(|(key, item)| (table.clean(&key).into(), item));
+                let renamed = old.into_iter();
+                let renamed =
+                    renamed.map(|(key, item)| (table.clean(&key, Formats::Found).into(), item));
                 *fields = renamed.collect();
             }
             fields.values_mut().fold(found, |found, item| clean_json(table, item) | found)
@@ -230,37 +267,33 @@ impl Table {
         Self { secrets, forms, markers, begins, longest, backslashes, early, finder }
     }
 
-    fn clean<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        if self.finder.is_none() {
+    fn clean<'t>(&self, text: &'t str, formats: Formats) -> Cow<'t, str> {
+        if self.finder.is_none() && formats == Formats::Kept {
             return Cow::Borrowed(text);
         }
-        let view = self.view(text, 0);
-        let Some(mut found) = view.find(0) else { return Cow::Borrowed(text) };
+        let all = self.view(text, formats).all();
+        if all.is_empty() {
+            return Cow::Borrowed(text);
+        }
         let mut cleaned = String::with_capacity(text.len());
         let mut done = 0;
-        loop {
+        for found in all {
             cleaned.push_str(&text[done..found.start]);
             cleaned.push_str(found.marker);
             done = found.end;
-            match view.find(done) {
-                Some(next) => found = next,
-                None => break,
-            }
         }
         cleaned.push_str(&text[done..]);
         Cow::Owned(cleaned)
     }
 
-    /// `before`: digits of base64 directly before the text.
-    fn view<'t>(&'t self, text: &'t str, before: usize) -> View<'t> {
-        let reading = decode::DecodeOptions { backslashes: self.backslashes, before };
-        let (mut levels, cut) = decode::levels(text, reading);
-        levels.extend(decode::lowered(text));
-        View { table: self, text, levels, cut }
+    fn view<'t>(&'t self, text: &'t str, formats: Formats) -> View<'t> {
+        let reading = decode::DecodeOptions { backslashes: self.backslashes };
+        let (levels, cut) = decode::levels(text, reading);
+        View { table: self, text, lowered: decode::lowered(text), levels, cut, formats }
     }
 
     /// The first secret from `at` on; of two that begin together the longer.
-    fn find(&self, bytes: &[u8], at: usize) -> Option<(std::ops::Range<usize>, &str)> {
+    fn find(&self, bytes: &[u8], at: usize) -> Option<(Range<usize>, &str)> {
         let found = self.finder.as_ref()?.find(Input::new(bytes).span(at..bytes.len()))?;
         let marker = self.markers.get(found.pattern().as_usize())?;
         Some((found.range(), marker))
@@ -287,7 +320,7 @@ impl Table {
 
 /// The value with escapes taken back that it happens to hold: a text that holds it is read so too.
 fn unescaped(value: &str) -> Vec<String> {
-    let reading = decode::DecodeOptions { backslashes: true, before: 0 };
+    let reading = decode::DecodeOptions { backslashes: true };
     let (levels, _) = decode::levels(value, reading);
     let texts = levels.into_iter().filter_map(|level| String::from_utf8(level.bytes).ok());
     texts.filter(|text| text.len() >= SHORTEST).collect()
@@ -298,34 +331,83 @@ struct View<'t> {
     table: &'t Table,
     text: &'t str,
     levels: Vec<DecodedLevel>,
+    /// With small letters, for known secrets in hex.
+    lowered: Option<DecodedLevel>,
     /// Where the end of the text cuts an escape off.
     cut: usize,
+    formats: Formats,
 }
 
+#[derive(Clone, Copy)]
 struct Found<'t> {
     start: usize,
     end: usize,
     marker: &'t str,
 }
 
-impl View<'_> {
-    /// The first secret from `at` on; of two that begin together the longer.
-    fn find(&self, at: usize) -> Option<Found<'_>> {
-        let plain = self.table.find(self.text.as_bytes(), at);
-        let plain = plain.map(|(at, marker)| Found { start: at.start, end: at.end, marker });
-        let escaped = self.levels.iter().filter_map(|level| {
-            let (found, marker) = self.table.find(&level.bytes, level.from(at))?;
-            let (start, end) = (level.start(found.start), level.end(found.end - 1));
-            let whole = self.text.is_char_boundary(start) && self.text.is_char_boundary(end);
-            whole.then_some(Found { start, end, marker })
-        });
-        let earliest = |found: &Found<'_>| (found.start, usize::MAX - found.end);
-        plain.into_iter().chain(escaped).min_by_key(earliest)
+/// What each way to look for secrets finds next; nothing where it has not looked.
+type Ahead<'t> = Vec<Option<Option<Found<'t>>>>;
+
+/// Where a text has to wait for what follows.
+struct Wait {
+    at: usize,
+    /// Up to here it may be shown already.
+    shows: usize,
+}
+
+impl<'t> View<'t> {
+    fn all(&self) -> Vec<Found<'t>> {
+        let (mut all, mut ahead, mut done) = (Vec::new(), Ahead::new(), 0);
+        while let Some(found) = self.find(done, &mut ahead) {
+            done = found.end;
+            all.push(found);
+        }
+        all
     }
 
-    /// Where the earliest unfinished form begins that the rest of the text may be the beginning
+    /// The first secret from `at` on; of two that begin together the longer. Nobody looks again
+    /// where he has looked: a text full of secrets takes no longer than another.
+    fn find(&self, at: usize, ahead: &mut Ahead<'t>) -> Option<Found<'t>> {
+        let levels = self.levels.iter().map(Some);
+        let known = [None].into_iter().chain(levels.clone()).chain(self.lowered.iter().map(Some));
+        let known = known.map(|level| (level, true));
+        let formats = [None].into_iter().chain(levels).map(|level| (level, false));
+        let formats = formats.filter(|_| self.formats == Formats::Found);
+        for (way, (level, is_known)) in known.chain(formats).enumerate() {
+            if ahead.len() == way {
+                ahead.push(None);
+            }
+            let is_ahead = |found: &Option<Found<'_>>| found.is_none_or(|found| found.start >= at);
+            if !ahead[way].as_ref().is_some_and(is_ahead) {
+                ahead[way] = Some(self.look(level, is_known, at));
+            }
+        }
+        let earliest = |found: &&Found<'_>| (found.start, usize::MAX - found.end);
+        ahead.iter().flatten().flatten().min_by_key(earliest).copied()
+    }
+
+    fn look(&self, level: Option<&DecodedLevel>, is_known: bool, at: usize) -> Option<Found<'t>> {
+        let bytes = level.map_or(self.text.as_bytes(), |level| &level.bytes);
+        let mut from = level.map_or(at, |level| level.from(at));
+        loop {
+            let (found, marker) = match is_known {
+                true => self.table.find(bytes, from)?,
+                false => formats::find(bytes, from)?,
+            };
+            let (start, end) = match level {
+                None => (found.start, found.end),
+                Some(level) => (level.start(found.start), level.end(found.end - 1)),
+            };
+            if self.text.is_char_boundary(start) && self.text.is_char_boundary(end) {
+                return Some(Found { start, end, marker });
+            }
+            from = found.end;
+        }
+    }
+
+    /// Where the earliest unfinished secret begins that the rest of the text may be the beginning
     /// of, at any depth; the end of the text when there is none.
-    fn unfinished(&self, at: usize) -> usize {
+    fn unfinished(&self, at: usize) -> Wait {
         let bytes = self.text.as_bytes();
         let table = self.table;
         let up_to = |bytes: &[u8], cut: usize, at: usize| {
@@ -336,12 +418,32 @@ impl View<'_> {
             }
         };
         let plain = up_to(bytes, self.cut, at);
-        let deeper = self.levels.iter().map(|level| {
-            let begun = up_to(&level.bytes, level.cut, level.from(at));
-            // Behind the last byte there may be an escape that is cut off.
-            if begun == level.bytes.len() { bytes.len() } else { level.start(begun) }
+        // Behind the last byte there may be an escape that is cut off.
+        let outside = |level: &DecodedLevel, begun: usize| match begun == level.bytes.len() {
+            true => bytes.len(),
+            false => level.start(begun),
+        };
+        let deeper = self
+            .levels
+            .iter()
+            .chain(&self.lowered)
+            .map(|level| outside(level, up_to(&level.bytes, level.cut, level.from(at))));
+        let known = deeper.fold(plain, usize::min);
+        let is_early = bytes.len() - known <= table.early;
+        let known = Wait { at: known, shows: if is_early { bytes.len() } else { known } };
+        if self.formats == Formats::Kept {
+            return known;
+        }
+        let plain = formats::unfinished(bytes, at).map(|open| (open.start, open.public));
+        let deeper = self.levels.iter().filter_map(|level| {
+            let open = formats::unfinished(&level.bytes, level.from(at))?;
+            let start = outside(level, open.start);
+            Some((start, start))
         });
-        deeper.fold(plain, usize::min)
+        plain.into_iter().chain(deeper).fold(known, |wait, (start, public)| Wait {
+            at: wait.at.min(start),
+            shows: wait.shows.min(public),
+        })
     }
 }
 

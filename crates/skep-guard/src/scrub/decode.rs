@@ -12,7 +12,7 @@ use super::SHORTEST;
 const DEEPEST: usize = 8;
 /// A line end is left out where it follows this many digits of base64: lines of base64 are
 /// longer, words of ordinary text are shorter.
-const LINE: usize = 16;
+pub(super) const LINE: usize = 16;
 /// Longer names of entities and longer numbers are none of ours.
 const LONGEST: usize = 24;
 
@@ -29,8 +29,6 @@ pub(super) struct DecodedLevel {
 pub(super) struct DecodeOptions {
     /// A backslash before an ordinary letter is taken away: some secret has what is written so.
     pub backslashes: bool,
-    /// Digits of base64 directly before the text.
-    pub before: usize,
 }
 
 impl DecodedLevel {
@@ -120,7 +118,7 @@ enum Look {
 fn look(bytes: &[u8], reading: DecodeOptions) -> Look {
     let mut cut = bytes.len();
     for at in memchr3_iter(b'\\', b'&', b'%', bytes) {
-        match step(bytes, at, run_before(bytes, at, reading.before), reading) {
+        match step(bytes, at, run_before(bytes, at), reading) {
             Step::Plain => {}
             Step::Takes { .. } => return Look::Escapes,
             Step::Cut => {
@@ -129,17 +127,16 @@ fn look(bytes: &[u8], reading: DecodeOptions) -> Look {
             }
         }
     }
-    if has_line_end(bytes, reading) { Look::Escapes } else { Look::Nothing { cut } }
+    if has_line_end(bytes) { Look::Escapes } else { Look::Nothing { cut } }
 }
 
-fn has_line_end(bytes: &[u8], reading: DecodeOptions) -> bool {
-    memchr2_iter(b'\n', b'\r', bytes).any(|at| run_before(bytes, at, reading.before) >= LINE)
+fn has_line_end(bytes: &[u8]) -> bool {
+    memchr2_iter(b'\n', b'\r', bytes).any(|at| run_before(bytes, at) >= LINE)
 }
 
 /// Digits of base64 directly before `at`, as far as they are counted.
-fn run_before(bytes: &[u8], at: usize, before: usize) -> usize {
-    let digits = bytes[..at].iter().rev().take(LINE).take_while(|byte| is_digit(**byte)).count();
-    if digits == at { digits + before } else { digits }
+fn run_before(bytes: &[u8], at: usize) -> usize {
+    bytes[..at].iter().rev().take(LINE).take_while(|byte| is_digit(**byte)).count()
 }
 
 fn next_run(run: usize, byte: u8) -> usize {
@@ -150,17 +147,12 @@ fn is_digit(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte)
 }
 
-/// How many digits of base64 the text ends with, for what comes after it.
-pub(super) fn run_at_end(text: &str, before: usize) -> usize {
-    run_before(text.as_bytes(), text.len(), before).min(LINE)
-}
-
 /// One depth deeper; notes where in the depth above an escape is cut off.
 fn take_back(above: &mut DecodedLevel, reading: DecodeOptions) -> DecodedLevel {
     let bytes = &above.bytes;
     let (taken, spans) = (Vec::with_capacity(bytes.len()), Vec::with_capacity(bytes.len()));
     let mut below = DecodedLevel { bytes: taken, spans, cut: 0 };
-    let (mut at, mut run) = (0, reading.before);
+    let (mut at, mut run) = (0, 0);
     while at < bytes.len() {
         match step(bytes, at, run, reading) {
             Step::Plain => {

@@ -1,0 +1,133 @@
+//! Private keys in PEM, and what OpenSSH and PGP write like it: lines of base64 between two lines
+//! of dashes, plain or inside a JSON text.
+
+use std::ops::Range;
+
+use memchr::memmem;
+
+pub(super) const NAME: &str = "private-key";
+pub(super) const ISSUER: &str = "whoever trusts the key: make a new pair";
+pub(super) const BEGIN: &[u8] = b"-----BEGIN ";
+const END: &[u8] = b"-----END ";
+const DASHES: &[u8] = b"-----";
+/// The longest that is looked at: an RSA key of 16384 bits has 12.7 KB.
+const LONGEST: usize = 16 << 10;
+/// The longest label between the dashes, of those that are used.
+const LABEL: usize = 64;
+/// Digits of base64 in the shortest body: code that speaks of keys has fewer.
+const SHORTEST: usize = 40;
+/// The same where the closing line follows.
+const SHORTEST_CLOSED: usize = 8;
+/// Digits in a line of it that is not its last.
+const LINE: usize = 20;
+/// Words of headers before the first line.
+const WORDS: usize = 12;
+
+/// The first from `at` on.
+pub(super) fn find(bytes: &[u8], at: usize) -> Option<Range<usize>> {
+    begins(bytes, at).find_map(|start| match end(&bytes[start..]) {
+        End::At(end) | End::Open(Some(end)) => Some(start..start + end),
+        End::None | End::Open(None) => None,
+    })
+}
+
+/// The first from `at` on that the end of the bytes cuts off.
+pub(super) fn unfinished(bytes: &[u8], at: usize) -> Option<super::OpenFormat> {
+    let start = begins(bytes, at).find(|start| matches!(end(&bytes[*start..]), End::Open(_)))?;
+    let label = bytes[start..].iter().take(LABEL).position(|byte| *byte < b' ' || *byte == b'\\');
+    let public = label.map_or(bytes.len(), |label| start + label);
+    Some(super::OpenFormat { start, public })
+}
+
+fn begins(bytes: &[u8], at: usize) -> impl Iterator<Item = usize> {
+    memmem::find_iter(&bytes[at.min(bytes.len())..], BEGIN).map(move |found| at + found)
+}
+
+enum End {
+    None,
+    At(usize),
+    Open(Option<usize>),
+}
+
+/// Where the key ends that begins with these bytes. Where its closing line is missing, behind the
+/// last line of base64.
+fn end(bytes: &[u8]) -> End {
+    let seen = &bytes[..bytes.len().min(LONGEST)];
+    let Some(mut at) = label(seen, BEGIN.len()) else {
+        return if seen.len() < LABEL { End::Open(None) } else { End::None };
+    };
+    if memmem::find(&seen[..at], b"PRIVATE KEY").is_none() {
+        return End::None;
+    }
+    let (mut words, mut digits, mut short, mut body) = (0, 0, 0, at);
+    let from = at;
+    loop {
+        at += blanks(&seen[at..]);
+        let rest = &seen[at..];
+        let run = rest.iter().take_while(|byte| is_digit(**byte)).count();
+        let is_enough = digits >= SHORTEST;
+        if rest.len() == run || END.starts_with(rest) {
+            let is_enough = digits + run >= SHORTEST;
+            return match seen.len() < bytes.len() {
+                false => End::Open(is_enough.then_some(at + run)),
+                true if is_enough => End::At(at + run),
+                true => End::None,
+            };
+        }
+        if rest.starts_with(END) {
+            let letters = seen[from..at].iter().filter(|byte| byte.is_ascii_alphanumeric()).count();
+            return match label(seen, at + END.len()) {
+                _ if letters < SHORTEST_CLOSED => End::None,
+                Some(end) => End::At(end),
+                None if rest.len() < END.len() + LABEL => End::Open(Some(seen.len())),
+                None if is_enough => End::At(body),
+                None => End::None,
+            };
+        }
+        let closes = blanks(&rest[run..]) > 0 || rest[run..].starts_with(DASHES);
+        if run >= LINE || (digits > 0 && short < 2 && run > 0 && closes) {
+            short += usize::from(run < LINE);
+            digits += run;
+            at += run;
+            body = at;
+        } else if digits == 0 && words < WORDS && is_inside(rest[run]) {
+            words += 1;
+            at += rest
+                .iter()
+                .take_while(|b| is_inside(**b) && !matches!(b, b' ' | b'\n' | b'\r' | b'\\'))
+                .count()
+                .max(1);
+        } else {
+            return if is_enough { End::At(body) } else { End::None };
+        }
+    }
+}
+
+/// Blanks and line ends, plain or escaped any number of times.
+fn blanks(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    loop {
+        let slashes = bytes[at..].iter().take_while(|byte| **byte == b'\\').count();
+        match (slashes, bytes.get(at + slashes)) {
+            (0, Some(b' ' | b'\t' | b'\r' | b'\n')) => at += 1,
+            (1.., Some(b'n' | b'r' | b't')) => at += slashes + 1,
+            _ => return at,
+        }
+    }
+}
+
+fn is_digit(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"+/=".contains(&byte)
+}
+
+/// Where the line of dashes ends whose label begins at `from`.
+fn label(bytes: &[u8], from: usize) -> Option<usize> {
+    let ahead = bytes.get(from..)?;
+    let ahead = &ahead[..ahead.len().min(LABEL)];
+    memmem::find(ahead, DASHES).map(|at| from + at + DASHES.len())
+}
+
+/// Never a quote or a bracket: what is replaced does not reach out of a JSON text.
+fn is_inside(byte: u8) -> bool {
+    !matches!(byte, b'"' | b'\'' | b'`' | b'{' | b'}' | b'<' | b'>' | 0..=8 | 14..=31)
+}
