@@ -8,6 +8,6 @@ pub mod time;
 pub(crate) mod values;
 
 pub(crate) use output::{Tone, foreign, toned};
-pub(crate) use table::table;
+pub use table::table;
 pub(crate) use text::{Colour, Style, TermInfo, TextLine, TextSpan, shortened, width};
 pub(crate) use values::{counted, items, money, stamp, text, text_or_empty};

@@ -165,14 +165,7 @@ impl Scrubber {
 
     /// As [`Self::is_marked`], for any text of a JSON value.
     pub fn is_json_marked(&self, value: &Value) -> bool {
-        match value {
-            Value::String(text) => self.is_marked(text),
-            Value::Array(items) => items.iter().any(|item| self.is_json_marked(item)),
-            Value::Object(fields) => {
-                fields.iter().any(|(key, item)| self.is_marked(key) || self.is_json_marked(item))
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => false,
-        }
+        any_text(value, &|text| self.is_marked(text))
     }
 
     fn table(&self) -> Arc<Table> {
@@ -183,9 +176,24 @@ impl Scrubber {
 /// How every marker begins.
 const MARK: &str = "[secret:";
 
-/// Whether the text holds what may be the marker of a secret, known or not.
-pub fn has_mark(text: &str) -> bool {
+/// Whether a text of the value holds what may be the marker of a secret, known or not.
+pub fn has_json_mark(value: &Value) -> bool {
+    any_text(value, &has_mark)
+}
+
+fn has_mark(text: &str) -> bool {
     text.contains(MARK)
+}
+
+fn any_text(value: &Value, holds: &impl Fn(&str) -> bool) -> bool {
+    match value {
+        Value::String(text) => holds(text),
+        Value::Array(items) => items.iter().any(|item| any_text(item, holds)),
+        Value::Object(fields) => {
+            fields.iter().any(|(key, item)| holds(key) || any_text(item, holds))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
 }
 
 fn marker(name: &str) -> String {
@@ -398,7 +406,9 @@ impl<'t> View<'t> {
                 None => (found.start, found.end),
                 Some(level) => (level.start(found.start), level.end(found.end - 1)),
             };
-            if self.text.is_char_boundary(start) && self.text.is_char_boundary(end) {
+            // A format goes on over no line end: the next word is another one.
+            let is_one = is_known || level.is_none_or(|level| level.is_one(&found, self.text));
+            if is_one && self.text.is_char_boundary(start) && self.text.is_char_boundary(end) {
                 return Some(Found { start, end, marker });
             }
             from = found.end;

@@ -16,6 +16,7 @@ mod plans_tests;
 pub use disk::open_error::OpenError;
 pub use engine::command::{CommandSet, Member, MigrationFile, Run, Schema};
 pub use engine::conn::{Conn, Row, Value};
+pub use engine::dialect::StoredText;
 pub use engine::error::{Refusal, SqlError, SqlKind, StoreError};
 pub use engine::integrity::Integrity;
 pub use engine::loss::Loss;

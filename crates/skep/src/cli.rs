@@ -2,7 +2,8 @@
 //! the ones that need the home itself.
 //!
 //! Commands never open the database or read another hive's files: what they show comes from the
-//! running hive. `doctor`, `logs` and `audit verify` look at the home itself, and change nothing.
+//! running hive. `doctor`, `logs`, `secrets scan` and `audit verify` look at the home itself, and
+//! change nothing.
 
 use std::ffi::OsString;
 use std::num::NonZero;
@@ -27,6 +28,7 @@ mod detach;
 mod doctor;
 mod logs;
 mod new_agent;
+mod secrets;
 mod up;
 
 #[cfg(test)]
@@ -148,6 +150,13 @@ enum RootCommand {
   skep audit export --out audit.jsonl"
     )]
     Audit(audit::AuditCommand),
+    /// Find keys and tokens that lie in the home in the clear
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  skep secrets scan              where they are, and who can make them void"
+    )]
+    Secrets(secrets::SecretsCommand),
     /// Show the limits of money and tokens, and what is used of them
     Budget(budget::BudgetArgs),
     /// Show what model calls used and cost, by day, agent and model
@@ -279,6 +288,7 @@ where
         RootCommand::Grant(command) => approve::run_grant(command, &globals).await,
         RootCommand::Logs(command) => logs::run(command, &globals).await,
         RootCommand::Audit(command) => audit::run(command, &globals, audit_at_rest::verify).await,
+        RootCommand::Secrets(command) => secrets::run(&command, &globals, &program.known).await,
         RootCommand::Budget(command) => budget::run(command, &globals).await,
         RootCommand::Usage(command) => usage::run(command, &globals).await,
         RootCommand::Calls(command) => calls::run(command, &globals).await,

@@ -4,6 +4,8 @@
 //!
 //! A text without any of these, which is nearly every text, costs one look for their first bytes.
 
+use std::ops::Range;
+
 use memchr::{memchr2_iter, memchr3_iter};
 
 use super::SHORTEST;
@@ -42,6 +44,14 @@ impl DecodedLevel {
 
     pub fn end(&self, last: usize) -> usize {
         self.spans.get(last).map_or(0, |(_, end)| *end as usize)
+    }
+
+    /// Whether no line end was left out of these bytes.
+    pub fn is_one(&self, at: &Range<usize>, text: &str) -> bool {
+        let between = |pair: &[(u32, u32)]| text.get(pair[0].1 as usize..pair[1].0 as usize);
+        let spans = self.spans.get(at.clone()).unwrap_or_default();
+        let mut gaps = spans.windows(2).filter_map(between);
+        gaps.all(|gap| gap.bytes().all(|byte| byte == b'\\'))
     }
 
     /// The first byte that comes from `at` in the text or from behind it.

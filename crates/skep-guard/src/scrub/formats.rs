@@ -2,7 +2,7 @@
 //! so many letters of an alphabet. The rules are in [`rules`]; here is how they are looked for.
 //!
 //! Every format but a private key stands in one run of letters without blanks or quotes, and such
-//! a run is longer than a word: ordinary text is looked at in one place out of fifteen.
+//! a run is longer than a word: ordinary text is looked at in one place out of twelve.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,8 +20,8 @@ use rules::{FormatRule, Letters, Part};
 /// What stands in brackets for a secret that was known by its format begins so.
 pub(super) const NAME: &str = "format.";
 
-/// No run that holds a beginning is shorter: `SecretAccessKey`.
-const SHORTEST_RUN: usize = 15;
+/// No run that holds a beginning is shorter: the shortest tokens of Slack.
+const SHORTEST_RUN: usize = 12;
 /// A body this long is cut there rather than left: no format has a longest length like it.
 const LONG: usize = 4096;
 /// So far back from the end of a text something unfinished may begin.
@@ -208,8 +208,7 @@ impl FormatRule {
     fn start(&self, bytes: &[u8], at: usize) -> Option<usize> {
         let Some(letters) = self.before else { return Some(at) };
         let count = letters.count(bytes[..at].iter().rev());
-        let goes_on = at > count && class(bytes[at - count - 1]) & letters.classes != 0;
-        (count >= letters.least && !goes_on).then(|| at - count)
+        (count >= letters.least).then(|| at - count)
     }
 
     /// Each part takes what it can.
@@ -277,3 +276,7 @@ fn class(byte: u8) -> u16 {
     const CLASSES: [u16; 256] = rules::classes();
     CLASSES[usize::from(byte)]
 }
+
+#[cfg(test)]
+#[path = "formats_tests.rs"]
+mod tests;

@@ -34,8 +34,8 @@ use choose::ChoiceWish;
 /// A stop is on record first; a store that hangs delays it by no more than this.
 const STOP_PATIENCE: Duration = Duration::from_millis(500);
 /// For whoever sent a message with a secret in it.
-const SECRET_NOTE: &str = "The message held a secret of this hive. It was kept without it: \
-                           the secret's name stands in its place.";
+const SECRET_NOTE: &str = "The message held a secret of this hive, or what looks like a key or \
+                           token. It was kept without it: a name stands in its place.";
 const LONGEST_ID: usize = 200;
 
 impl Hive {
@@ -459,12 +459,12 @@ impl ReceiptDraft {
     }
 }
 
-/// The files of a message, checked. Secrets in them go as they do from the text.
+/// The files of a message, checked. Secrets of the hive go from them as they do from the text.
 pub(crate) fn files(mut attachments: Vec<Attachment>) -> Result<Vec<File>, DoorError> {
     for attachment in &mut attachments {
         attachment.name = scrub::known().clean_owned(std::mem::take(&mut attachment.name));
         if let Ok(text) = std::str::from_utf8(&attachment.bytes)
-            && let Cow::Owned(clean) = scrub::known().clean(text)
+            && let Cow::Owned(clean) = scrub::known().clean_file(text)
         {
             attachment.bytes = clean.into_bytes();
         }

@@ -76,7 +76,7 @@ struct PieceReader {
 
 impl PieceReader {
     fn new(file: File, left: u64) -> Self {
-        Self { file, left, begun: Vec::new(), stream: scrub::Stream::default(), ended: false }
+        Self { file, left, begun: Vec::new(), stream: scrub::Stream::of_file(), ended: false }
     }
 
     fn next(&mut self) -> io::Result<Option<Pieces>> {

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::engine::conn::Conn;
@@ -153,6 +154,52 @@ pub(crate) async fn connect_new(path: &Path) -> Result<Conn, SqlError> {
 /// A connection that can only read.
 pub(crate) async fn connect_reader(path: &Path) -> Result<Conn, SqlError> {
     connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY, &[EVERY])
+}
+
+/// Every text of every table, with its table, the first column of its row, and its column. What
+/// the search index holds stands in the rows as well.
+pub(crate) fn each_text(
+    conn: &Conn,
+    mut each: impl FnMut(&StoredText<'_>),
+) -> Result<(), SqlError> {
+    const TABLES: &str = "SELECT name FROM sqlite_schema WHERE type = 'table' \
+                          AND name NOT LIKE 'search%' AND name NOT LIKE 'sqlite%' ORDER BY name";
+    let Conn::Sqlite(connection) = conn;
+    let mut tables = connection.prepare(TABLES).map_err(sql_error)?;
+    let names = tables.query_map([], |row| row.get::<_, String>(0)).map_err(sql_error)?;
+    for table in names {
+        let table = table.map_err(sql_error)?;
+        let select = format!("SELECT * FROM \"{table}\"");
+        let mut statement = connection.prepare(&select).map_err(sql_error)?;
+        let columns: Vec<String> = statement.column_names().into_iter().map(Into::into).collect();
+        let mut rows = statement.query([]).map_err(sql_error)?;
+        while let Some(row) = rows.next().map_err(sql_error)? {
+            let first = match row.get_ref(0).map_err(sql_error)? {
+                ValueRef::Integer(number) => number.to_string(),
+                ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
+                ValueRef::Null | ValueRef::Real(_) | ValueRef::Blob(_) => String::new(),
+            };
+            for (at, column) in columns.iter().enumerate() {
+                let (ValueRef::Text(bytes) | ValueRef::Blob(bytes)) =
+                    row.get_ref(at).map_err(sql_error)?
+                else {
+                    continue;
+                };
+                let Ok(text) = std::str::from_utf8(bytes) else { continue };
+                each(&StoredText { table: &table, row: &first, column, text });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A text that is kept, and where.
+pub struct StoredText<'t> {
+    pub table: &'t str,
+    /// The first column of its row.
+    pub row: &'t str,
+    pub column: &'t str,
+    pub text: &'t str,
 }
 
 /// Has `proceed` asked every hundred steps of a statement; on `false` it is interrupted.

@@ -19,6 +19,7 @@ use crate::disk::log_reader::{self, LogScan};
 use crate::disk::open_error::OpenError;
 use crate::engine::command::Schema;
 use crate::engine::conn::Conn;
+use crate::engine::dialect::StoredText;
 use crate::engine::error::{SqlError, SqlKind};
 use crate::engine::head::{self, Keeper, LogState};
 use crate::engine::loss::{self, Loss};
@@ -259,6 +260,28 @@ pub(crate) async fn verify_audit(
     let verdict = verdict.await.map_err(failed);
     side_files.remove_new();
     verdict.map(Some)
+}
+
+/// Hands over every text that is kept; `false` where there is no database yet.
+pub(crate) async fn each_text(
+    options: &OpenOptions,
+    schema: &Schema,
+    each: impl FnMut(&StoredText<'_>),
+) -> Result<bool, OpenError> {
+    let database = options.database.as_path();
+    if inspect(options, schema).await?.is_none() {
+        return Ok(false);
+    }
+    let side_files = SideFiles::of(database);
+    let read = async {
+        let conn = dialect::connect_reader(database).await?;
+        let read = dialect::each_text(&conn, each);
+        conn.close().await?;
+        read
+    };
+    let read = read.await.map_err(|error: SqlError| open_error(database, error));
+    side_files.remove_new();
+    read.map(|()| true)
 }
 
 async fn read_version(database: &Path, schema: &Schema) -> Result<Option<i64>, OpenError> {

@@ -21,6 +21,7 @@ use crate::engine::aside::Aside;
 use crate::engine::checkpoint::{Gauge, Totals, checkpoint_on_demand};
 use crate::engine::command::{CommandSet, Member};
 use crate::engine::conn::Conn;
+use crate::engine::dialect::StoredText;
 use crate::engine::error::{SqlError, StoreError};
 use crate::engine::integrity::{self, Integrity};
 use crate::engine::open::{self, OpenOptions, OpenReport};
@@ -193,6 +194,15 @@ impl<S: CommandSet> StoreOf<S> {
         options: &OpenOptions,
     ) -> Result<Option<AuditVerdict>, OpenError> {
         open::verify_audit(options, &S::SCHEMA).await
+    }
+
+    /// Hands over every text that is kept, as [`Self::inspect`] looks; `false` where there is no
+    /// database yet.
+    pub async fn each_closed_text(
+        options: &OpenOptions,
+        each: impl FnMut(&StoredText<'_>),
+    ) -> Result<bool, OpenError> {
+        open::each_text(options, &S::SCHEMA, each).await
     }
 
     /// Looks at the database without opening it for use: the schema version it has, or nothing

@@ -523,20 +523,25 @@ fn typed(
     }
 }
 
-/// No program gets a secret by its arguments.
+/// No program gets a secret by its arguments, and no file the name that stands for one.
 fn without_secrets(
     class: Class,
     name: &str,
     arguments: &Value,
     chain: &mut Chain,
 ) -> Result<(), GateRefusal> {
-    if class != Class::Run || !scrub::known().is_json_marked(arguments) {
+    let is_refused = match class {
+        Class::Run => scrub::known().is_json_marked(arguments),
+        Class::Write => scrub::has_json_mark(arguments),
+        Class::Read | Class::Reach | Class::Shape => false,
+    };
+    if !is_refused {
         return Ok(());
     }
     chain.note(Stage::Secrets, "refused: in the arguments");
     Err(GateRefusal::new(format!(
-        "secret_in_arguments: the arguments of `{name}` hold a secret of this hive, or its name in \
-         brackets. No program gets one this way: leave it out."
+        "secret_in_arguments: the arguments of `{name}` hold a secret, or the name of one in \
+         brackets. No program and no file gets one this way: leave it out."
     )))
 }
 
@@ -577,7 +582,7 @@ fn scrubbed(answer: ToolAnswer, arguments: &Value, chain: &mut Chain) -> ToolAns
                 chain.note(Stage::Scrub, "a secret was taken out");
             }
             if !is_error && scrubber.is_json_marked(arguments) {
-                text.push_str("\n[the call held a secret of this hive; its name was used instead]");
+                text.push_str("\n[the call held a secret; its name was used instead]");
             }
             ToolAnswer::Done { text, is_error, details, files }
         }

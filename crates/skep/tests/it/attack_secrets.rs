@@ -265,14 +265,10 @@ async fn attack_tools_that_read_write_or_run_the_key() {
     for (tool, is_error, text) in &answers[..3] {
         assert!(!is_error && text.contains(marker), "{tool}: {text}");
     }
-    assert_eq!(
-        answers[5].2.lines().last(),
-        Some("[the call held a secret of this hive; its name was used instead]")
-    );
-    assert_eq!(fs::read_to_string(outside.join("copy")).unwrap(), format!("x={marker}\n"));
-    for (tool, is_error, text) in &answers[6..] {
-        assert!(*is_error && text.contains("hold a secret of this hive"), "{tool}: {text}");
+    for (tool, is_error, text) in &answers[5..] {
+        assert!(*is_error && text.contains("hold a secret"), "{tool}: {text}");
     }
+    assert!(!outside.join("copy").exists(), "no name of a secret is written to a file");
     scene.search(play, listeners).await;
 }
 
@@ -373,6 +369,139 @@ async fn attack_other_users_find_a_closed_home() {
             assert!(ended.stderr.contains(part), "{}: {}", closed.display(), ended.stderr);
         }
     }
+}
+
+/// A token as its issuer writes it, which no file of the home names.
+fn token() -> Canary {
+    let letters: String =
+        Canary::new("token").value().chars().filter(char::is_ascii_alphanumeric).collect();
+    Canary::of(&format!("ghp_{}", &letters.repeat(8)[..36]))
+}
+
+const TOKEN: &str = "[secret:format.github-token]";
+
+/// What nobody told the hive of is known by its format: said in pieces cut at every byte, echoed,
+/// read, run, pasted, imported. The file that holds it stays as it is.
+#[tokio::test]
+async fn attack_tokens_that_nobody_told_of_are_known_by_their_format() {
+    let scene = Scene::new("anthropic", "").await;
+    let token = token();
+    let value = token.value().to_owned();
+    let outside = scene.stage.folder().join("planted");
+    fs::create_dir(&outside).unwrap();
+    let planted = format!("A=1\nGITHUB_TOKEN={value}\n");
+    fs::write(outside.join("keys.env"), &planted).unwrap();
+    let agent = "allowed_tools: [read, write, edit, glob, grep, bash]\n";
+    let agent = format!("workspace: {}\n{agent}", outside.display());
+    scene.stage.write("teams/main/config.yaml", &agent);
+    let play = scene.up().await;
+    let listeners = vec![scene.listen(&play).await, scene.watch(&play).await];
+    let said = format!("It is {value}.");
+    for at in 1..said.len() {
+        let (first, second) = said.split_at(at);
+        scene.stage.model.push(Reply::new().text_in([first, second]));
+        let answer = scene.ask(&play, "say it").await;
+        let content = answer["response"]["content"].as_str().unwrap();
+        // The four letters that all of them begin with are no secret.
+        let shown =
+            content.strip_prefix("It is ").and_then(|rest| rest.strip_suffix(&format!("{TOKEN}.")));
+        assert!(shown.is_some_and(|shown| "ghp_".starts_with(shown)), "{at}: {content}");
+    }
+    scene.stage.model.push_all([
+        Reply::new().text_in(bytewise(&said)).chunked(3),
+        Reply::new().thinking(&said).text("thought"),
+        Reply::bad_request(&format!("wrong token {value}")),
+    ]);
+    for state in ["done", "done", "failed"] {
+        assert_eq!(scene.ask(&play, "say it otherwise").await["state"], state);
+    }
+    let calls = [
+        ("read", json!({"file_path": "keys.env"})),
+        ("grep", json!({"pattern": "TOKEN"})),
+        ("bash", json!({"command": "cat keys.env"})),
+        ("bash", json!({"command": format!("curl -u {value}: http://127.0.0.1")})),
+        ("write", json!({"file_path": "copy", "content": format!("t={value}\n")})),
+        ("write", json!({"file_path": "copy", "content": "t=[secret:anything]\n"})),
+        ("edit", json!({"file_path": "keys.env", "old_string": "A=1", "new_string": "A=2"})),
+    ];
+    for (number, (tool, arguments)) in calls.into_iter().enumerate() {
+        scene.stage.model.push_all([Reply::call(tool, arguments), Reply::say("done")]);
+        assert_eq!(scene.ask(&play, "use it").await["state"], "done");
+        let request = scene.stage.model.requests().pop().unwrap();
+        assert_eq!(token.find_in(request.body.to_string().as_bytes()), None, "{tool}");
+        let result = request.last_tool_results().pop().unwrap();
+        match number {
+            0..3 => assert!(result.text.contains(TOKEN), "{tool}: {}", result.text),
+            3..6 => assert!(result.text.contains("secret_in_arguments"), "{tool}: {}", result.text),
+            _ => assert!(!result.is_error, "{tool}: {}", result.text),
+        }
+    }
+    assert!(!outside.join("copy").exists());
+    let kept = fs::read_to_string(outside.join("keys.env")).unwrap();
+    assert_eq!(kept, planted.replace("A=1", "A=2"), "bytes of files stay");
+    scene.stage.model.push(Reply::say("I see"));
+    let body = json!({"message": format!("my token is {value}")});
+    let told = play.api().post("/api/v1/agents/main/messages", &body).await.unwrap();
+    assert!(told.json["note"].as_str().unwrap().contains("looks like a key"), "{}", told.text);
+    play.ended("main", told.json["item_id"].as_str().unwrap()).await;
+    for path in [format!("/api/v1/agents/{value}/history"), format!("/api/v1/inbox?state={value}")]
+    {
+        scene.note(&play.api().get(&path).await.unwrap().text);
+    }
+    scene.note(&play.api().get("/api/v1/audit/export").await.unwrap().text);
+    let shown = play.api().get("/api/v1/agents/main/workspace?path=keys.env").await.unwrap();
+    scene.note(&shown.text);
+    scene.search(play, listeners).await;
+    assert_eq!(token.find_below(scene.stage.home()).unwrap(), []);
+    let seen = scene.seen.lock().unwrap();
+    let line = seen.lines().find(|line| token.find_in(line.as_bytes()).is_some());
+    assert_eq!(line, None);
+    assert!(seen.matches(TOKEN).count() > 50);
+}
+
+/// Where a token lies in the clear is told with who can make it void, and without the token.
+#[tokio::test]
+async fn secrets_scan_says_where_and_what_to_rotate() {
+    let stage = Stage::new().await;
+    let (token, later) = (token(), Canary::of("AKIAQ3Z7PL2M9XW4TRYU"));
+    stage.write("teams/main/work/notes.md", &format!("one\ntwo {}\n", token.value()));
+    stage.model.push(Reply::say("read"));
+    let play = stage.up().await;
+    // `id` and the key, in base64.
+    let data = "aWQgQUtJQVEzWjdQTDJNOVhXNFRSWVUK";
+    let file = json!({"name": "a.txt", "data": data});
+    let body = json!({"message": "look", "attachments": [file]});
+    let told = play.api().post("/api/v1/agents/main/messages", &body).await.unwrap();
+    play.ended("main", told.json["item_id"].as_str().unwrap()).await;
+    let scan = || {
+        let mut skep = Command::new(locate::skep().unwrap());
+        let ran = skep.args(["secrets", "scan", "--json", "--home"]).arg(stage.home()).output();
+        let ran = ran.unwrap();
+        for canary in [&token, &later] {
+            assert_eq!(canary.find_in(&[&ran.stdout[..], &ran.stderr].concat()), None);
+        }
+        (ran.status.code(), serde_json::from_slice::<Value>(&ran.stdout).unwrap())
+    };
+    let note = json!({
+        "file": "teams/main/work/notes.md", "place": "2", "secret": "format.github-token",
+        "rotate": "GitHub",
+    });
+    let (code, served) = scan();
+    assert_eq!((code, &served["found"]), (Some(1), &json!([note])), "{served}");
+    assert!(served["skipped"][0].as_str().unwrap().starts_with("run/skep.db: "), "{served}");
+    let mut hive: Hive = play.hive;
+    hive.terminate().unwrap();
+    hive.wait(skep_testkit::wait::PATIENCE).await.unwrap();
+    let (_, closed) = scan();
+    let found = closed["found"].as_array().unwrap();
+    assert_eq!(found[0], note, "{closed}");
+    assert!(
+        found[1..].iter().any(|found| found["secret"] == "format.aws-access-key"
+            && found["file"] == "run/skep.db"
+            && found["rotate"] == "AWS IAM"),
+        "{closed}"
+    );
+    assert_eq!(closed["skipped"], json!([]));
 }
 
 /// A key that somebody pasted, and that became a profile's afterwards: rows, frames and events

@@ -66,7 +66,8 @@ fn end(bytes: &[u8]) -> End {
         let rest = &seen[at..];
         let run = rest.iter().take_while(|byte| is_digit(**byte)).count();
         let is_enough = digits >= SHORTEST;
-        if rest.len() == run || END.starts_with(rest) {
+        let is_cut = rest[run..].iter().all(|byte| *byte == b'\\') || END.starts_with(rest);
+        if is_cut {
             let is_enough = digits + run >= SHORTEST;
             return match seen.len() < bytes.len() {
                 false => End::Open(is_enough.then_some(at + run)),
