@@ -2,6 +2,7 @@
 //! of dashes, plain or inside a JSON text.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use memchr::memmem;
 
@@ -40,7 +41,8 @@ pub(super) fn unfinished(bytes: &[u8], at: usize) -> Option<super::OpenFormat> {
 }
 
 fn begins(bytes: &[u8], at: usize) -> impl Iterator<Item = usize> {
-    memmem::find_iter(&bytes[at.min(bytes.len())..], BEGIN).map(move |found| at + found)
+    static FINDER: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(BEGIN));
+    FINDER.find_iter(&bytes[at.min(bytes.len())..]).map(move |found| at + found)
 }
 
 enum End {
