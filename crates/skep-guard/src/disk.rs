@@ -1,7 +1,8 @@
 //! Disk facts: how much room is left, what lies at a path, and making a directory entry durable.
 
-use std::fs::File;
-use std::io;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
@@ -75,4 +76,17 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
 /// Syncs a directory, so that the names created or removed in it survive a power loss.
 pub fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
+}
+
+/// Writes a file that only its owner reads; whoever looks sees the old text or the whole new one,
+/// also after a power loss.
+pub fn replace_file(path: &Path, text: &str) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let unfinished = path.with_file_name(format!(".{name}.new"));
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&unfinished, path)?;
+    path.parent().map_or(Ok(()), sync_directory)
 }

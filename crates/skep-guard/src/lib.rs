@@ -27,5 +27,6 @@ pub mod sandbox;
 pub mod scrub;
 pub mod size;
 pub mod socket;
+pub mod vault;
 mod watchdog;
 pub mod workspace;

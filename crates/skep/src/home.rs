@@ -42,7 +42,7 @@ mod mistake_tests;
 mod provider_tests;
 
 pub use agent::{read_policy as read_agent_policy, rule_count as agent_rule_count};
-pub use create::{HomeError, write_file};
+pub use create::HomeError;
 pub use hive::read_policy as read_hive_policy;
 pub use known_names::KnownNames;
 pub use load::{

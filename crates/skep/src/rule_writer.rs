@@ -6,11 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use skep_cli::hive::Home;
+use skep_guard::disk::replace_file;
 use skep_runtime::{PutInForce, RuleDraft, WriteRules};
 use skep_tools::Governance;
 
 use crate::apply::Applier;
-use crate::home::{agent_rule_count, write_file};
+use crate::home::agent_rule_count;
 
 /// The function that the hive calls.
 pub fn writer(home: &Home, governance: Arc<Governance>, applier: Arc<Applier>) -> WriteRules {
@@ -39,7 +40,7 @@ pub fn writer(home: &Home, governance: Arc<Governance>, applier: Arc<Applier>) -
             if read(&file)? != before {
                 return Err("config.yaml was changed at the same time; decide again".to_owned());
             }
-            write_file(&file, &after).map_err(|error| format!("{}: {error}", file.display()))?;
+            replace_file(&file, &after).map_err(|error| format!("{}: {error}", file.display()))?;
             let put_in_force: PutInForce = Box::pin(async move {
                 if let Err(error) = applier.apply_agent(&agent).await {
                     tracing::warn!(%agent, %error, "a written rule is not in force yet");

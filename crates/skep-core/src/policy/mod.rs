@@ -26,6 +26,7 @@ pub mod rule;
 pub mod shell;
 mod shell_parser;
 mod shell_wrapper;
+pub mod vault;
 
 use std::path::Path;
 use std::sync::Arc;

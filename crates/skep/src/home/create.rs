@@ -1,14 +1,14 @@
 //! What a first start puts into a home. A later start changes nothing.
 
 use std::borrow::Cow;
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use skep_cli::hive::Home;
 use skep_core::settings::AgentState;
-use skep_guard::disk;
+use skep_guard::disk::{replace_file, sync_directory};
 
 use super::load::LoadedHome;
 use super::schema;
@@ -59,7 +59,7 @@ pub fn files(home: &Home, costs: bool) -> Result<Vec<PathBuf>, HomeError> {
         if let Some(folder) = path.parent() {
             make_folder(folder).map_err(|source| fail(folder, source))?;
         }
-        write_file(&path, &text).map_err(|source| fail(&path, source))?;
+        replace_file(&path, &text).map_err(|source| fail(&path, source))?;
         created.push(path);
     }
     Ok(created)
@@ -73,7 +73,7 @@ fn publish_schemas(home: &Home) -> io::Result<()> {
         let path = home.schema().join(name);
         let same = std::fs::read(&path).is_ok_and(|found| found == text.as_bytes());
         if !same {
-            write_file(&path, &text)?;
+            replace_file(&path, &text)?;
         }
     }
     Ok(())
@@ -130,24 +130,12 @@ pub(super) fn make_folder(path: &Path) -> io::Result<()> {
     }
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     for folder in missing {
-        disk::sync_directory(folder)?;
+        sync_directory(folder)?;
         if let Some(above) = folder.parent() {
-            disk::sync_directory(above)?;
+            sync_directory(above)?;
         }
     }
     Ok(())
-}
-
-/// Writes a file whole or not at all, also when the power fails in between.
-pub fn write_file(path: &Path, text: &str) -> io::Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let unfinished = path.with_file_name(format!(".{name}.new"));
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&unfinished, path)?;
-    path.parent().map_or(Ok(()), disk::sync_directory)
 }
 
 fn error(home: &Home, path: PathBuf, source: io::Error) -> HomeError {

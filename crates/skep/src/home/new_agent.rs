@@ -8,8 +8,9 @@ use skep_cli::commands::agent::NewAgentArgs;
 use skep_cli::hive::Home;
 use skep_core::ids::{AgentName, is_agent_name};
 use skep_core::settings::AgentState;
+use skep_guard::disk::replace_file;
 
-use super::create::{make_folder, write_file};
+use super::create::make_folder;
 use super::environment::Variables;
 use super::known_names::KnownNames;
 use super::load::load;
@@ -94,7 +95,7 @@ fn write(folder: &Path, new: &NewAgentArgs) -> Result<(), NewAgentError> {
         make_folder(&path).map_err(|source| failed(&path, source))?;
     }
     let file = folder.join("config.yaml");
-    write_file(&file, &settings(new)).map_err(|source| failed(&file, source))
+    replace_file(&file, &settings(new)).map_err(|source| failed(&file, source))
 }
 
 /// JSON texts and lists are valid YAML.

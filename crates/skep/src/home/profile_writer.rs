@@ -9,10 +9,11 @@ use http::header::HeaderValue;
 use serde::{Deserialize, Serialize};
 use skep_cli::hive::Home;
 use skep_core::settings::Profile;
+use skep_guard::disk::replace_file;
 use skep_guard::scrub::SHORTEST;
 use skep_runtime::ProfileDraft;
 
-use super::create::{with_limit, write_file};
+use super::create::with_limit;
 use super::environment::Variables;
 use super::keys::{self, KeyFile};
 use super::load::costs_money;
@@ -129,7 +130,7 @@ impl FileEdits {
                 return Err("the files were changed at the same time; try again".to_owned());
             }
             if source.text != *after {
-                write_file(&source.file, after)
+                replace_file(&source.file, after)
                     .map_err(|error| format!("{}: {error}", source.file.display()))?;
             }
         }
