@@ -35,7 +35,7 @@ export class Hive {
         // Nor is a model server of this machine looked for.
         const environment = {
             PATH: process.env.PATH,
-            HOME: this.home,
+            HOME: this.user(),
             SKEP_LOG: "info",
             SKEP_LOCAL_SERVERS: "none",
         };
@@ -57,9 +57,14 @@ export class Hive {
         });
     }
 
+    /** The folder of the person: the key of the vault is there, outside the home. */
+    user() {
+        return `${this.home}.user`;
+    }
+
     /** A command of the program on this home; its output as JSON. */
     async skep(...command) {
-        const environment = { PATH: process.env.PATH, HOME: this.home };
+        const environment = { PATH: process.env.PATH, HOME: this.user() };
         const options = { env: environment, maxBuffer: 1 << 26 };
         const { stdout } = await run(program, [...command, "--home", this.home, "--json"], options);
         return stdout.trim() === "" ? undefined : JSON.parse(stdout);
@@ -154,6 +159,7 @@ export class Hive {
         }
         // What a killed hive had started may still write.
         rmSync(this.home, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
+        rmSync(this.user(), { recursive: true, force: true });
         rmSync(this.log, { force: true });
     }
 }

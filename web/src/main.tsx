@@ -33,6 +33,7 @@ import { Shell, TITLES } from "./view/Shell";
 import { SignIn } from "./view/SignIn";
 import { Sprite } from "./view/Sprite";
 import { Usage } from "./view/Usage";
+import { Vault } from "./view/Vault";
 import { Workspace } from "./view/Workspace";
 
 function App(props: { me: Me }) {
@@ -92,6 +93,9 @@ function App(props: { me: Me }) {
           <Switch fallback={<Home />}>
             <Match when={firstRun.is() || at("models")}>
               <Models first={firstRun.is()} />
+            </Match>
+            <Match when={at("vault")}>
+              <Vault />
             </Match>
             <Match when={at("none")}>
               <PageBody title={TITLES.none} text="No page has this address." beside={<></>}>

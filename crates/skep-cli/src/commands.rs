@@ -16,6 +16,7 @@ pub mod session;
 pub mod status;
 pub mod token;
 pub mod usage;
+pub mod vault;
 
 #[cfg(test)]
 #[path = "commands/fake_hive_tests.rs"]

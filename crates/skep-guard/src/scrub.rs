@@ -196,7 +196,8 @@ fn any_text(value: &Value, holds: &impl Fn(&str) -> bool) -> bool {
     }
 }
 
-fn marker(name: &str) -> String {
+/// What stands in the place of a secret.
+pub fn marker(name: &str) -> String {
     format!("{MARK}{name}]")
 }
 

@@ -13,8 +13,8 @@ mod people;
 mod views;
 
 pub use door::{
-    DraftedProfile, FileWriters, PrepareProfile, ProfileDraft, PutInForce, RemoveProfile,
-    RuleDraft, WriteRules,
+    DraftedProfile, FileWriters, MoveSecrets, PrepareProfile, ProfileDraft, PutInForce, Refresh,
+    RemoveProfile, RuleDraft, WriteRules,
 };
 pub use hive::{Hive, HiveError, Parts, SettingsChange};
 pub use people::browsers::SignedIn;

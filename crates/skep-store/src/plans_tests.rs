@@ -407,6 +407,7 @@ impl Story {
         let token = AddToken { id, name, grant, hash: [1; 32], by, now: 1 };
         self.store.write(token).await.unwrap();
         self.store.write(RevokeToken { id: "k".into(), by: "p".into(), now: 1 }).await.unwrap();
+        self.change_vault().await;
         for _ in 0..2 {
             let body = Body::assistant(vec![Block::text("earlier")], None);
             let begin = BeginSession {

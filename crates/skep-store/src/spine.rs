@@ -18,6 +18,7 @@ use crate::tables::people::browsers::{SignIn, SignOut};
 use crate::tables::people::grants::{AddGrant, RevokeGrant};
 use crate::tables::people::requests::{BeginRequest, CloseRequest};
 use crate::tables::people::tokens::{AddToken, RevokeToken};
+use crate::tables::people::vault::ChangeVault;
 use crate::tables::retention::Expire;
 use crate::tables::search::IndexSpoken;
 use crate::tables::sessions::{DeleteSession, EditSession, ForkSession};
@@ -33,7 +34,7 @@ crate::commands! {
     NoteRefused, AddGrant, RevokeGrant, Recover, RenewLeases, WakeLanes, Unhold, OpenChannel,
     BeginRequest, CloseRequest, RecordFrames, AddToken, RevokeToken, NoteEvent, Expire, SignIn,
     SignOut, IndexSpoken, ForkSession, EditSession, DeleteSession, Import, AddAudit,
-    Unsettled, Unusable, ChargeLost, Resolve, ClockSetBack, KeepBuckets,
+    Unsettled, Unusable, ChargeLost, Resolve, ClockSetBack, KeepBuckets, ChangeVault,
 }
 
 const SCHEMA: Schema = Schema {
@@ -65,6 +66,7 @@ const SCHEMA: Schema = Schema {
             "lighter writes",
             include_str!("../migrations/sqlite/0030_lighter_writes.sql"),
         ),
+        migration(31, "vault", include_str!("../migrations/sqlite/0031_vault.sql")),
     ],
     counters: "SELECT (SELECT max(seq) FROM events), \
                (SELECT max(top) FROM (SELECT max(ord) AS top FROM items \

@@ -11,6 +11,7 @@ use skep_core::settings::{
     AgentState, ConfigProblem, ConfigStanding, HiveSettings, ServerSettings,
 };
 use skep_guard::environment;
+use skep_guard::vault::Vault;
 use skep_runtime::door::DoorError;
 use skep_runtime::{Hive, SettingsChange};
 use tokio::sync::Mutex;
@@ -26,6 +27,7 @@ use crate::vendors::Vendors;
 pub struct Applier {
     home: Home,
     hive: Hive,
+    vault: Arc<Vault>,
     /// Locked while files are read or put in force. Not a task of its own: whoever watches the
     /// files waits for them to settle, and a rule does not wait for that.
     applied: Mutex<Applied>,
@@ -66,9 +68,24 @@ impl Reading {
 }
 
 impl Applier {
-    pub fn new(home: &Home, hive: &Hive, vendors: Vendors, loaded: LoadedHome) -> Arc<Self> {
+    pub fn new(
+        home: &Home,
+        hive: &Hive,
+        vendors: Vendors,
+        vault: Arc<Vault>,
+        loaded: LoadedHome,
+    ) -> Arc<Self> {
         let applied = Applied { vendors, loaded, kept: false, denial: None, count: 0 };
-        Arc::new(Self { home: home.clone(), hive: hive.clone(), applied: Mutex::new(applied) })
+        let (home, hive, applied) = (home.clone(), hive.clone(), Mutex::new(applied));
+        Arc::new(Self { home, hive, vault, applied })
+    }
+
+    pub fn home(&self) -> &Home {
+        &self.home
+    }
+
+    pub fn vault(&self) -> &Arc<Vault> {
+        &self.vault
     }
 
     /// Reads one agent again and puts it in force. No other agent is looked at.
@@ -166,7 +183,7 @@ impl Applier {
         });
         let kept: Vec<_> = kept.collect();
         next.settings.agents.extend(kept);
-        applied.vendors.furnish(&mut next.settings, &next.connections);
+        applied.vendors.furnish(&mut next.settings, &next.connections, &self.vault);
         problems.extend(create::workspaces(&self.home, &next).err().map(not_made));
         let needs_restart = hold_back(&running, &mut next);
         let config = ConfigStanding { problems, needs_restart, unwatched };

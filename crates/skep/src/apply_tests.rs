@@ -39,20 +39,24 @@ impl Lab {
         }
         let mut loaded = load(&home, &compose::known(), &|_| None).unwrap();
         let mut vendors = Vendors::default();
-        vendors.furnish(&mut loaded.settings, &loaded.connections);
+        let vault = Arc::new(Vault::open(home.root(), &|_| None));
         let parts = Parts {
             run: home.run(),
             node: NodeName::new("main"),
             accept_loss: None,
-            settings: loaded.settings.clone(),
+            settings: Box::new(|| {
+                vendors.furnish(&mut loaded.settings, &loaded.connections, &vault);
+                loaded.settings.clone()
+            }),
             engines: vec![Arc::new(NativeEngine::new(Timing::default()))],
             built_in: Offer::default(),
             retry: RetryPolicy::default(),
             buckets: Arc::default(),
+            vault: Arc::clone(&vault),
             version: "test",
         };
         let hive = Hive::open(parts).await.unwrap().0;
-        let applier = Applier::new(&home, &hive, vendors, loaded);
+        let applier = Applier::new(&home, &hive, vendors, vault, loaded);
         Self { _folder: folder, home, hive, applier }
     }
 

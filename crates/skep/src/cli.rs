@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use skep_cli::commands::{
     agent, approve, audit, budget, calls, chat, down, history, inbox, link, provider, send,
-    session, status, token, usage,
+    session, status, token, usage, vault,
 };
 use skep_cli::hive::{Globals, Home};
 use skep_cli::print::output;
@@ -189,6 +189,16 @@ enum RootCommand {
   skep token revoke ID"
     )]
     Token(token::TokenCommand),
+    /// Set, list, remove and rotate the secrets of the vault
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  skep vault set anthropic < key.txt
+  skep vault list
+  skep vault move                move keys.env and secrets in providers.yaml into the vault
+  skep vault rotate"
+    )]
+    Vault(vault::VaultCommand),
     /// Print completions for a shell
     Completions(completions::CompletionsArgs),
 }
@@ -295,5 +305,6 @@ where
         RootCommand::Link(command) => link::run(command, &globals).await,
         RootCommand::Session(command) => session::run(command, &globals).await,
         RootCommand::Token(command) => token::run(command, &globals).await,
+        RootCommand::Vault(command) => vault::run(command, &globals).await,
     }
 }

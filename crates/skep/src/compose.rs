@@ -1,6 +1,7 @@
 //! The composition root: the only place that names concrete engines, vendors, tools and doors.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,13 +20,15 @@ use skep_core::tool::Tool;
 use skep_engine::{NativeEngine, Timing};
 use skep_guard::egress::{EgressHub, SystemResolver};
 use skep_guard::sandbox::{self, Sandbox};
-use skep_guard::{clock, footprint};
+use skep_guard::vault::{KeyPlace, Vault};
+use skep_guard::{clock, environment, footprint};
 use skep_runtime::door::Grant;
 use skep_runtime::{FileWriters, FreshToken, Hive, HiveError, Offer, Parts};
 use skep_server::{BindOptions, CallTimes, Listeners, Server};
 use skep_store::OpenError;
 use skep_tools::{
-    BashTool, EditTool, GlobTool, Governance, GrepTool, ReadTool, WebFetchTool, WriteTool,
+    BashTool, EditTool, GlobTool, Governance, GrepTool, ReadTool, VaultTool, WebFetchTool,
+    WriteTool,
 };
 
 use crate::apply::Applier;
@@ -34,6 +37,7 @@ use crate::profile_draft;
 use crate::reload;
 use crate::rule_writer;
 use crate::start_notice::{self, StartNotice};
+use crate::vault_move;
 use crate::vendors::Vendors;
 
 /// How often free memory is returned to the system.
@@ -44,7 +48,19 @@ const BURST_BYTES: u64 = 16 * 1024 * 1024;
 /// Delay until memory that only the start needed is returned.
 const STARTED: Duration = Duration::from_secs(2);
 /// The tools every hive has; an agent gets those it lists.
-pub const BUILT_IN: &[&str] = &["read", "write", "edit", "glob", "grep", "bash", "web_fetch"];
+pub const BUILT_IN: &[&str] = &[
+    "read",
+    "write",
+    "edit",
+    "glob",
+    "grep",
+    "bash",
+    "web_fetch",
+    "vault_set",
+    "vault_get",
+    "vault_list",
+    "vault_delete",
+];
 
 /// What configuration files may name.
 pub fn known() -> KnownNames {
@@ -96,7 +112,7 @@ pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
     let mut vendors = Vendors::default();
-    vendors.furnish(&mut loaded.settings, &loaded.connections);
+    let vault = Arc::new(Vault::open(home.root(), &environment::var));
     let timing = Timing { policy: extras.retry, ..Timing::default() };
     let native = Arc::new(NativeEngine::new(timing));
     let mut engines: Vec<Arc<dyn Engine>> = (extras.engines)(&native);
@@ -104,17 +120,22 @@ pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result
     let governance = Governance::at(&home.settings_history());
     let mut offer = extras.offer;
     let egress = way_out(address);
-    offer.tools.extend(built_in(&home, &loaded.settings.limits, &governance, &egress));
+    let limits = &loaded.settings.limits;
+    offer.tools.extend(built_in(&home, limits, &governance, &egress, &vault));
     let parts = Parts {
         run: home.run(),
         // One process at a time works on a home: the name is the same for each.
         node: NodeName::new("main"),
         accept_loss: loaded.accept_loss.then(|| home.damaged(clock::now_ms())),
-        settings: loaded.settings.clone(),
+        settings: Box::new(|| {
+            vendors.furnish(&mut loaded.settings, &loaded.connections, &vault);
+            loaded.settings.clone()
+        }),
         engines,
         built_in: offer,
         retry: extras.retry,
         buckets: Arc::clone(egress.buckets()),
+        vault: Arc::clone(&vault),
         version: env!("CARGO_PKG_VERSION"),
     };
     let (hive, report) = Hive::open(parts).await.map_err(|error| not_opened(&error))?;
@@ -139,12 +160,8 @@ pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result
             Failure::new(Exit::Failed, "keep the operator token", why).next("skep up")
         })?;
     }
-    let applier = Applier::new(&home, &hive, vendors, loaded);
-    hive.write_files_with(FileWriters {
-        rules: rule_writer::writer(&home, governance, Arc::clone(&applier)),
-        profile: profile_draft::preparer(Arc::clone(&applier)),
-        no_profile: profile_draft::remover(Arc::clone(&applier)),
-    });
+    let applier = Applier::new(&home, &hive, vendors, vault, loaded);
+    hive.write_files_with(writers(&home, governance, &applier));
     let close_doors = CancellationToken::new();
     let doors = tokio::spawn(server.run(close_doors.clone()));
     let housekeeping = tokio::spawn(give_memory_back());
@@ -177,6 +194,17 @@ pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result
     Ok(())
 }
 
+/// What changes the files of the home.
+fn writers(home: &Home, governance: Arc<Governance>, applier: &Arc<Applier>) -> FileWriters {
+    FileWriters {
+        rules: rule_writer::writer(home, governance, Arc::clone(applier)),
+        profile: profile_draft::preparer(Arc::clone(applier)),
+        no_profile: profile_draft::remover(Arc::clone(applier)),
+        move_secrets: vault_move::mover(Arc::clone(applier)),
+        refresh: vault_move::refresher(Arc::clone(applier)),
+    }
+}
+
 /// What agents connect through; the doors of the hive are no place to go.
 fn way_out(door: SocketAddr) -> Arc<EgressHub> {
     let egress = EgressHub::new(Arc::new(SystemResolver::default()));
@@ -189,22 +217,28 @@ fn built_in(
     limits: &Limits,
     governance: &Arc<Governance>,
     egress: &Arc<EgressHub>,
+    vault: &Arc<Vault>,
 ) -> Vec<Arc<dyn Tool>> {
     let (sandbox, bytes) = (Arc::new(sandbox(home)), limits.tool_output_bytes);
-    vec![
+    let mut tools: Vec<Arc<dyn Tool>> = vec![
         Arc::new(ReadTool::new(bytes)),
         Arc::new(WriteTool::new(Some(Arc::clone(governance)))),
         Arc::new(EditTool::new(Some(Arc::clone(governance)))),
         Arc::new(GlobTool::new(bytes)),
         Arc::new(GrepTool::new(bytes)),
         Arc::new(BashTool::new(sandbox, Arc::clone(egress))),
-        Arc::new(WebFetchTool::new(Arc::clone(egress), bytes)),
-    ]
+        Arc::new(WebFetchTool::new(Arc::clone(egress), Arc::clone(vault), bytes)),
+    ];
+    tools.extend(VaultTool::all(vault).map(|tool| Arc::new(tool) as Arc<dyn Tool>));
+    tools
 }
 
-/// The sandbox of shell commands; the hive's home is invisible there.
+/// The sandbox of shell commands; the hive's home and the key of its vault are invisible there.
 pub fn sandbox(home: &Home) -> Sandbox {
-    Sandbox::new(sandbox::Settings::new(sandbox::Level::Confined, vec![home.root().to_path_buf()]))
+    let key = KeyPlace::find(&environment::var);
+    let key = key.as_ref().and_then(KeyPlace::own_folder).map(Path::to_path_buf);
+    let hidden = [home.root().to_path_buf()].into_iter().chain(key).collect();
+    Sandbox::new(sandbox::Settings::new(sandbox::Level::Confined, hidden))
 }
 
 /// Ends processes that tools of an earlier run left behind.

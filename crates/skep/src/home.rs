@@ -52,4 +52,5 @@ pub use load::{
 pub use local::LocalModel;
 pub use mistake::Mistake;
 pub use profile_writer::{FileEdits, ProfileChange, WrittenProfile};
-pub use providers::{Vendor, VendorConnection};
+pub use providers::{Vendor, VendorConnection, WrittenSecret, written_secrets};
+pub use source::{FILE_BYTES, SourceText};

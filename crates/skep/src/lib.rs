@@ -14,4 +14,5 @@ mod profile_draft;
 mod reload;
 mod rule_writer;
 mod start_notice;
+mod vault_move;
 mod vendors;

@@ -18,8 +18,8 @@ pub fn preparer(applier: Arc<Applier>) -> PrepareProfile {
             let wish = WrittenProfile { provider, model, api_url, api_key: None };
             let key = key.as_ref().map(|key| key.value.expose_secret());
             let change = applier.prepare_profile(&name, wish, key).await?;
-            let provider =
-                vendors::provider(&change.connection).map_err(|error| error.to_string())?;
+            let connection = change.connection.filled(applier.vault())?;
+            let provider = vendors::provider(&connection).map_err(|error| error.to_string())?;
             Ok(DraftedProfile {
                 profile: Arc::clone(&change.profile),
                 provider,

@@ -7,6 +7,7 @@ use secrecy::SecretString;
 use skep_core::provider::{Provider, Providers};
 use skep_core::settings::{AgentState, HiveSettings};
 use skep_guard::http::ClientError;
+use skep_guard::vault::Vault;
 use skep_model::{
     AnthropicProvider, OpenAiChatProvider, OpenAiResponsesProvider, RehearsalProvider, WireSettings,
 };
@@ -29,21 +30,20 @@ impl Vendors {
         &mut self,
         settings: &mut HiveSettings,
         connections: &BTreeMap<String, VendorConnection>,
+        vault: &Vault,
     ) {
         let mut held = BTreeMap::new();
         self.failed.clear();
         for (name, connection) in connections {
-            let same = self.held.get(name).filter(|(before, _)| before.same_as(connection));
-            let made = match same {
-                Some((_, provider)) => Ok(Arc::clone(provider)),
-                None => provider(connection),
-            };
-            match made {
-                Ok(provider) => {
-                    held.insert(name.clone(), (connection.clone(), provider));
+            match self.made(name, connection, vault) {
+                Ok(made) => {
+                    held.insert(name.clone(), made);
                 }
                 Err(reason) => {
-                    self.failed.insert(name.clone(), reason.to_string());
+                    if let Some(reached) = settings.reached.get_mut(name) {
+                        reached.key.push_str(&format!("; cannot be used: {reason}"));
+                    }
+                    self.failed.insert(name.clone(), reason);
                 }
             }
         }
@@ -61,6 +61,21 @@ impl Vendors {
         let providers = held.iter().map(|(name, (_, provider))| (name.clone(), provider.clone()));
         settings.providers = Providers::new(providers.collect());
         self.held = held;
+    }
+
+    fn made(
+        &self,
+        name: &str,
+        connection: &VendorConnection,
+        vault: &Vault,
+    ) -> Result<(VendorConnection, Arc<dyn Provider>), String> {
+        let connection = connection.filled(vault)?;
+        let same = self.held.get(name).filter(|(before, _)| before.same_as(&connection));
+        let provider = match same {
+            Some((_, provider)) => Arc::clone(provider),
+            None => provider(&connection).map_err(|error| error.to_string())?,
+        };
+        Ok((connection, provider))
     }
 
     /// Disables an agent whose profile has no provider.

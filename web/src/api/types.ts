@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum 321c41a60d181220.
+// Do not edit; checksum df100839113ac203.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -1203,6 +1203,11 @@ export interface Models {
   data: Model[];
 }
 
+export interface MovedSecrets {
+  /** The entries that hold them now. */
+  entries: string[];
+}
+
 /** A file or folder that a call names or may use. */
 export interface NamedFile {
   /** As the call names it; `.` is the workspace. */
@@ -1229,6 +1234,13 @@ export interface NetworkInfo {
   private: string[];
   /** Requests to one host in a minute. */
   requests_per_minute: number;
+}
+
+export interface NewEntry {
+  /** Left out, the value that is there stays. */
+  value?: string | null;
+  /** Hosts that `web_fetch` may send it to, such as `api.example.org` or `*.example.org:8443`. Left out, those that are there stay; with none it is not sent anywhere. */
+  hosts?: string[] | null;
 }
 
 /** Something to be allowed for a time. */
@@ -1806,6 +1818,47 @@ export interface UsagePage {
   until: i64;
   /** Oldest first; hours and days without a model call are left out. */
   rows: UsageInfo[];
+}
+
+/** An entry without its value. */
+export interface VaultEntry {
+  name: string;
+  agent?: AgentName | null;
+  /** Set by a person: agents use it and never see it. Otherwise the agent set it itself. */
+  secret: boolean;
+  /** Where `web_fetch` may send it; nowhere when empty. */
+  hosts: string[];
+  /** The id of the key that it is sealed with. */
+  key: string;
+  set_at: i64;
+  used_at?: i64 | null;
+  /** The profiles that name it. */
+  profiles: string[];
+  /** Why it cannot be used, and what to do about it. */
+  problem?: string | null;
+}
+
+/** The vault without its values. */
+export interface VaultInfo {
+  /** The file of its keys; absent where there is no place for one. */
+  key_file?: string | null;
+  /** The id of the key that seals; absent where there is none yet. */
+  key?: string | null;
+  /** Why no key can be used, and what to do about it. */
+  problem?: string | null;
+  /** Profiles whose key stands in a file in plain text; `skep vault move` moves it here. */
+  in_files: string[];
+  /** By agent and name; those of the hive first. */
+  entries: VaultEntry[];
+}
+
+/** What a rotation did. */
+export interface VaultRotation {
+  /** The id of the key that seals from now on. */
+  key: string;
+  /** How many entries were sealed with it. */
+  entries: number;
+  key_file: string;
 }
 
 /** What was decided. */

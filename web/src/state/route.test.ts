@@ -14,6 +14,7 @@ test("what is written is what is read", () => {
     { page: "log", tab: "audit", turn: "0198-ef" },
     { page: "usage", span: "month" },
     { page: "usage", span: "today", agent: "cto" },
+    { page: "vault" },
   ];
   for (const route of routes) expect(parse(href(route))).toEqual(route);
 });

@@ -18,6 +18,7 @@ export type Route =
   | { page: "log"; tab: LogTab; turn?: Given }
   | { page: "usage"; span: UsageSpan; agent?: Given }
   | { page: "models" }
+  | { page: "vault" }
   /** What the address says is no page. */
   | { page: "none" };
 
@@ -45,6 +46,7 @@ export function parse(hash: string): Route {
     case "usage":
       return { page, span: SPANS.find((one) => one === rest) ?? "today", agent: given("agent") };
     case "models":
+    case "vault":
       return { page };
     default:
       return { page: page ? "none" : "home" };
@@ -72,6 +74,8 @@ export function href(route: Route): string {
       return `#/usage/${route.span}${query({ agent: route.agent })}`;
     case "models":
       return "#/models";
+    case "vault":
+      return "#/vault";
   }
 }
 

@@ -40,6 +40,11 @@ export function Account(props: { class: string; summary: JSX.Element }) {
           Models
         </a>
       </Show>
+      <Show when={may("manage_tokens")}>
+        <a class="only-s" href={href({ page: "vault" })}>
+          Vault & access
+        </a>
+      </Show>
       <button class="hide-s" onClick={shortcuts}>
         Keyboard shortcuts <kbd>?</kbd>
       </button>

@@ -16,6 +16,7 @@ const READINGS: [ListedPage, Action][] = [
   ["usage", "read_metrics"],
   ["log", "read_audit"],
   ["models", "configure"],
+  ["vault", "manage_tokens"],
 ];
 
 /** `needs` is what the title of Home counts; approvals among them are counted at theirs too. */
@@ -24,10 +25,10 @@ export function Shell(props: { needs: number; children: JSX.Element }) {
   const links = (pages: ListedPage[], link: (link: JSX.Element) => JSX.Element) => (
     <For each={pages}>{(page) => link(<PageLink page={page} needs={needs(page)} />)}</For>
   );
-  /** On a phone there is room for five; models are in the menu. */
+  /** On a phone there is room for five; models and the vault are in the menu. */
   const readings = (phone = false) => {
     const pages = READINGS.filter(([, action]) => may(action)).map(([page]) => page);
-    return pages.filter((page) => !phone || page !== "models");
+    return pages.filter((page) => !phone || (page !== "models" && page !== "vault"));
   };
   let main!: HTMLElement;
   createEffect(on(() => router.route().page, () => (main.scrollTop = 0)));
@@ -91,6 +92,7 @@ export const TITLES: Record<PageName, string> = {
   usage: "Usage",
   log: "Log & audit",
   models: "Models",
+  vault: "Vault & access",
   none: "Page not found",
 };
 
@@ -105,6 +107,7 @@ function target(page: ListedPage): string {
     case "home":
     case "approvals":
     case "models":
+    case "vault":
       return href({ page });
     case "chat":
       return href(lastTalk ?? talkOf({ agent: "main" }));

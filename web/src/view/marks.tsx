@@ -1,6 +1,6 @@
 // Icons and state marks. A mark says by its shape what its colour repeats.
 
-type PageIcon = "home" | "chat" | "approve" | "usage" | "log" | "models";
+type PageIcon = "home" | "chat" | "approve" | "usage" | "log" | "models" | "vault";
 type ActIcon = "search" | "menu" | "stop" | "send" | "clip" | "slash" | "pen" | "x" | "retry";
 type TalkIcon = "copy" | "check" | "plus" | "more" | "pin" | "down" | "box" | "trash";
 export type IconName = PageIcon | ActIcon | TalkIcon | "warn" | "chev" | "file" | "folder";

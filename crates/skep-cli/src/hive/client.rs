@@ -184,6 +184,16 @@ impl Client {
         changed.map_err(|error| self.failure(attempted, error))
     }
 
+    pub async fn put(
+        &self,
+        path: &str,
+        body: &Value,
+        attempted: impl Into<String>,
+    ) -> Result<Value, Failure> {
+        let put = self.json(self.request(Method::PUT, path).timeout(ANSWER).json(body)).await;
+        put.map_err(|error| self.failure(attempted, error))
+    }
+
     pub async fn delete(&self, path: &str, attempted: impl Into<String>) -> Result<(), Failure> {
         let gone = self.json(self.request(Method::DELETE, path).timeout(ANSWER)).await;
         gone.map(drop).map_err(|error| self.failure(attempted, error))

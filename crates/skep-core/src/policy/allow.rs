@@ -1,7 +1,10 @@
 //! Deny by default: a tool is there only when a pattern of the agent's list names it.
 
 /// Short words for tools that go together; they are written in lists only and mean these names.
-pub const PRESETS: &[(&str, &[&str])] = &[("@files", &["read", "write", "edit", "glob", "grep"])];
+pub const PRESETS: &[(&str, &[&str])] = &[
+    ("@files", &["read", "write", "edit", "glob", "grep"]),
+    ("@vault", &["vault_set", "vault_get", "vault_list", "vault_delete"]),
+];
 
 /// `patterns` are exact names or globs with `*`.
 pub fn allows(patterns: &[String], tool: &str) -> bool {

@@ -167,7 +167,7 @@ impl HostEntry {
         Self { hosts: HostSet::Exactly(host.clone()), port }
     }
 
-    fn lists(&self, host: &Host, port: u16) -> bool {
+    pub fn lists(&self, host: &Host, port: u16) -> bool {
         self.covers(host) && fits(self.port, port)
     }
 

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use secrecy::SecretString;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -40,9 +41,50 @@ pub trait Tool: Send + Sync {
         Subject::usual(arguments)
     }
 
+    /// Arguments that are secrets: they are taken out of a call before it is on any record, and
+    /// handed to it with its context.
+    fn secret_arguments(&self, _arguments: &Value) -> Vec<SecretArgument> {
+        Vec::new()
+    }
+
     /// Reads the arguments into their type. `Err` says which argument is wrong and what was
     /// expected; nothing has run then.
     fn prepare(&self, arguments: Value) -> Result<Prepared, String>;
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretArgument {
+    pub argument: &'static str,
+    /// What stands in its place: `[secret:NAME]`.
+    pub name: String,
+}
+
+/// What a call gets and gives beside every record. It is gone with the process.
+#[derive(Clone, Debug, Default)]
+pub struct CallSecrets {
+    given: Vec<(&'static str, SecretString)>,
+    /// Written once by the tool, read once by the turn.
+    shown: Arc<OnceLock<SecretString>>,
+}
+
+impl CallSecrets {
+    pub fn new(given: Vec<(&'static str, SecretString)>) -> Self {
+        Self { given, shown: Arc::default() }
+    }
+
+    /// The value of a secret argument. Absent after a restart.
+    pub fn given(&self, argument: &str) -> Option<&SecretString> {
+        self.given.iter().find(|(name, _)| *name == argument).map(|(_, value)| value)
+    }
+
+    /// The model alone reads this in the place of the answer, in this turn.
+    pub fn show(&self, text: SecretString) {
+        let _ = self.shown.set(text);
+    }
+
+    pub fn shown(&self) -> Option<&SecretString> {
+        self.shown.get()
+    }
 }
 
 /// How a call treats the world.
@@ -163,6 +205,7 @@ pub struct ToolContext {
     pub call: CallId,
     /// What was decided, when the call waited for a decision.
     pub decision: Option<Decision>,
+    pub secrets: CallSecrets,
     pub cancel: CancellationToken,
     /// Ends what outlasts the turn: cancelled when the session is stopped or followed by a new one,
     /// when the agent goes, and when the hive stops. To be held by whatever heeds it.

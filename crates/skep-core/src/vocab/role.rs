@@ -42,7 +42,7 @@ words! {
         ReadLogs = "read_logs",
         /// The audit trail, what was spent, calls of unknown outcome.
         ReadAudit = "read_audit",
-        /// List, make and revoke tokens.
+        /// List, make and revoke tokens; names in the vault, and what is in it.
         ManageTokens = "manage_tokens",
         /// Decide what calls wait for: the questions that name one as an approver.
         Decide = "decide",

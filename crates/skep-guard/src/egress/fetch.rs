@@ -22,7 +22,9 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, StatusCode};
 use http_body_util::Full;
+use skep_core::policy::address::{AddressKind, kind_of};
 use skep_core::policy::host::{Host, WebAddress};
+use skep_core::policy::network::HostEntry;
 use tokio::time::Instant;
 
 use super::client::{Deadline, HttpError, HttpResponse, within};
@@ -52,6 +54,37 @@ pub struct FetchRequest {
     pub body: Bytes,
     pub limits: FetchLimits,
     pub unlisted: Unlisted,
+    pub secrets: CarriedSecrets,
+}
+
+/// Secrets in a request, and the only hosts they may go to.
+#[derive(Clone, Debug, Default)]
+pub struct CarriedSecrets {
+    pub headers: Vec<HeaderName>,
+    pub in_body: bool,
+    /// One list for each secret.
+    pub hosts: Vec<Vec<HostEntry>>,
+}
+
+impl CarriedSecrets {
+    /// Whether what of them is still in the request may go to its address.
+    fn check(&self, hop: &Hop) -> Result<(), FetchError> {
+        let in_headers = self.headers.iter().any(|name| hop.headers.contains_key(name));
+        if !in_headers && !(self.in_body && hop.with_body) {
+            return Ok(());
+        }
+        let (host, port) = (hop.address.host(), hop.address.port());
+        let listed = |hosts: &Vec<HostEntry>| hosts.iter().any(|entry| entry.lists(host, port));
+        if !self.hosts.iter().all(listed) {
+            return Err(FetchError::SecretHost { address: hop.address.clone() });
+        }
+        // Inside an own network somebody chose to do without.
+        let own = matches!(host, Host::Address(it) if kind_of(*it) != AddressKind::Public);
+        match self.hosts.is_empty() || hop.address.is_https() || own {
+            true => Ok(()),
+            false => Err(FetchError::SecretPlain { address: hop.address.clone() }),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +137,16 @@ pub enum FetchError {
     Timeout { address: WebAddress, limit: Duration },
     #[error("cannot fetch {address}: {why}; try again")]
     Broken { address: WebAddress, why: String },
+    #[error(
+        "cannot fetch {address}: a vault entry in the request may not be sent there. A person \
+             names its hosts with `skep vault set NAME --host HOST --keep`"
+    )]
+    SecretHost { address: WebAddress },
+    #[error(
+        "cannot fetch {address}: a vault entry in the request would go there unencrypted; use \
+             https"
+    )]
+    SecretPlain { address: WebAddress },
     #[error("the body is longer than {limit} bytes")]
     TooLong { limit: u64 },
 }
@@ -123,6 +166,8 @@ impl FetchError {
             Self::Header { .. } => "header_refused",
             Self::Timeout { .. } => "fetch_timeout",
             Self::Broken { .. } => "fetch_broken",
+            Self::SecretHost { .. } => "vault_host",
+            Self::SecretPlain { .. } => "vault_unencrypted",
             Self::TooLong { .. } => "body_too_long",
         }
     }
@@ -143,6 +188,7 @@ impl FetchRequest {
             body: Bytes::new(),
             limits: FetchLimits::default(),
             unlisted: Unlisted::Refuse,
+            secrets: CarriedSecrets::default(),
         }
     }
 }
@@ -150,7 +196,7 @@ impl FetchRequest {
 impl Egress {
     /// Sends the request and follows redirects until an answer comes, each hop judged anew.
     pub async fn fetch(&self, request: FetchRequest) -> Result<Fetched, FetchError> {
-        let FetchRequest { method, address, headers, body, limits, unlisted } = request;
+        let FetchRequest { method, address, headers, body, limits, unlisted, secrets } = request;
         if let Some(header) = headers.keys().find(|name| OURS.contains(name)) {
             return Err(FetchError::Header { address, header: header.clone() });
         }
@@ -164,6 +210,7 @@ impl Egress {
                     source,
                     redirects,
                 })?;
+            secrets.check(&hop)?;
             let sent = self.client().send(rendered(&hop, &body));
             let response = within(Some(deadline), sent)
                 .await

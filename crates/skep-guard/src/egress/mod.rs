@@ -20,7 +20,7 @@ mod tls;
 pub use buckets::{HostBucket, HostBuckets, RateLimited};
 pub use client::{HttpClient, HttpError, HttpRequest, HttpResponse, HttpUpgrade};
 pub use error::{EgressCause, EgressError};
-pub use fetch::{FetchError, FetchLimits, FetchRequest, Fetched, Unlisted};
+pub use fetch::{CarriedSecrets, FetchError, FetchLimits, FetchRequest, Fetched, Unlisted};
 pub use hub::{Egress, EgressHub};
 pub use redirect::RedirectError;
 pub use resolver::{NameResolver, SystemResolver};

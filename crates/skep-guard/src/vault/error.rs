@@ -23,7 +23,8 @@ pub enum VaultError {
              id of its own, a blank and 32 bytes in base64", .path.display())]
     Malformed { path: PathBuf, line: usize },
     #[error("the keys of the vault come from the service manager: add a line `ID BASE64` (32 \
-             random bytes) at the end of the credential of {}, restart, then rotate", .path.display())]
+             random bytes) at the end of the credential of {}, restart, then rotate",
+            .path.display())]
     ReadOnly { path: PathBuf },
     #[error(
         "the vault entry {name} is sealed with the key {key_id}, which the key file does not \

@@ -12,6 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 use secrecy::zeroize::Zeroizing;
 
 use super::VaultError;
+use crate::scrub::{self, Secret};
 use crate::{disk, random};
 
 /// The variable that names the file.
@@ -54,6 +55,11 @@ impl KeyPlace {
         }
         let path = Path::new(&variables("HOME")?).join(".config/skep/key");
         Some(Self { path, kind: PlaceKind::Usual })
+    }
+
+    /// The folder that is ours: nobody else is to look into it.
+    pub fn own_folder(&self) -> Option<&Path> {
+        self.path.parent().filter(|_| self.may_be_made())
     }
 
     pub(super) fn may_be_made(&self) -> bool {
@@ -144,13 +150,15 @@ impl VaultKeys {
             }
             // Nothing of the line is repeated: it holds a key.
             let malformed = || VaultError::Malformed { path: path.to_path_buf(), line: number };
-            let (id, key) = line.trim().split_once(' ').ok_or_else(malformed)?;
-            let key = BASE64_STANDARD.decode(key.trim()).map(Zeroizing::new);
+            let (id, text) = line.trim().split_once(' ').ok_or_else(malformed)?;
+            let key = BASE64_STANDARD.decode(text.trim()).map(Zeroizing::new);
             let key = key.map_err(|_| malformed())?;
             let bytes = <[u8; KEY_BYTES]>::try_from(key.as_slice()).map_err(|_| malformed())?;
             if keys.iter().any(|known| known.id == id) {
                 return Err(malformed());
             }
+            // Whoever could read the file by some way is not shown it.
+            scrub::known().add([Secret::new(format!("vault-key.{id}"), text.trim())]);
             keys.push(VaultKey { id: id.to_owned(), bytes: Zeroizing::new(bytes) });
         }
         Ok(Self(keys))

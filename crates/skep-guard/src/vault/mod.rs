@@ -441,11 +441,20 @@ pub fn is_hidden(value: &str, secret: bool) -> bool {
             && value.bytes().all(|byte| byte.is_ascii_graphic()))
 }
 
-async fn hide(name: &str, value: &SecretString, secret: bool) {
-    if is_hidden(value.expose_secret(), secret) {
-        let secret = Secret { name: marked_as(name), value: value.clone() };
-        let _ = tokio::task::spawn_blocking(|| scrub::known().add([secret])).await;
+/// Hides a value that an agent gave, where that is hidden and there is room.
+pub fn hide_own(name: &str, value: &str) {
+    if is_hidden(value, false) && scrub::known().count() < MOST_SECRETS {
+        scrub::known().add([Secret::new(name, value)]);
     }
+}
+
+async fn hide(name: &str, value: &SecretString, secret: bool) {
+    let (name, value) = (marked_as(name), value.clone());
+    let work = move || match secret {
+        true => drop(scrub::known().add([Secret { name, value }])),
+        false => hide_own(&name, value.expose_secret()),
+    };
+    let _ = tokio::task::spawn_blocking(work).await;
 }
 
 fn hidden(entry: &HeldEntry) -> Option<Secret> {

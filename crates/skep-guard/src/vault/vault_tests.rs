@@ -286,3 +286,41 @@ async fn vault_what_an_agent_may_set_itself() {
     assert_eq!(own("MORE", "x").await, Err("vault_invalid"));
     assert_eq!(own("TOKEN", "own-token-9876543210").await, Ok(()));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn vault_a_rotation_among_changes_and_uses_loses_nothing() {
+    let bench = Bench::new();
+    let vault = Arc::new(bench.open());
+    set(&vault, HIVE, "USED", "value-in-use-000").await;
+    let changes = (0..4).map(|writer| {
+        let vault = Arc::clone(&vault);
+        tokio::spawn(async move {
+            for number in 0..40 {
+                let name = format!("W{writer}.{}", number % 5);
+                set(&vault, HIVE, &name, &format!("value-{writer}-{number}")).await;
+                let filled = vault.fill(HIVE, "{{vault:USED}}").unwrap();
+                assert_eq!(filled.text.expose_secret(), "value-in-use-000");
+                tokio::task::yield_now().await;
+            }
+        })
+    });
+    let changes: Vec<_> = changes.collect();
+    let mut keys = Vec::new();
+    for _ in 0..8 {
+        keys.push(vault.rotate(None).await.unwrap().0);
+        tokio::task::yield_now().await;
+    }
+    for change in changes {
+        change.await.unwrap();
+    }
+    keys.dedup();
+    assert_eq!(keys.len(), 8);
+    let after = bench.open();
+    for writer in 0..4 {
+        for number in 35..40 {
+            let found = value(&after, HIVE, &format!("W{writer}.{}", number % 5));
+            assert_eq!(found, Ok(format!("value-{writer}-{number}")));
+        }
+    }
+    assert_eq!(bench.key_ids(), vec![keys.pop().unwrap(); 21]);
+}

@@ -112,9 +112,18 @@ pub type PrepareProfile =
 pub type RemoveProfile =
     Arc<dyn Fn(String) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
+/// Moves the secrets in the files into the vault; the names of the entries.
+pub type MoveSecrets =
+    Arc<dyn Fn(String) -> BoxFuture<'static, Result<Vec<String>, String>> + Send + Sync>;
+
+/// Puts the files in force once more, with what the vault holds by now.
+pub type Refresh = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+
 /// What changes files of the home. Whoever composes the program knows the files.
 pub struct FileWriters {
     pub rules: WriteRules,
     pub profile: PrepareProfile,
     pub no_profile: RemoveProfile,
+    pub move_secrets: MoveSecrets,
+    pub refresh: Refresh,
 }

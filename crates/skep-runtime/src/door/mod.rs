@@ -4,6 +4,7 @@ mod approvals;
 mod hive;
 mod sessions;
 mod turns;
+mod vault;
 mod workspace;
 
 pub use approvals::{
@@ -12,8 +13,8 @@ pub use approvals::{
     PinnedFile, PolicyInfo, PutInForce, RuleDraft, WhyInfo, WhyWish, WriteRules,
 };
 pub use hive::{
-    DraftedProfile, FileWriters, IntegrityInfo, PrepareProfile, ProfileDraft, ProviderInfo,
-    ProviderTry, Reached, RemoveProfile,
+    DraftedProfile, FileWriters, IntegrityInfo, MoveSecrets, PrepareProfile, ProfileDraft,
+    ProviderInfo, ProviderTry, Reached, Refresh, RemoveProfile,
 };
 pub use sessions::{
     AttachmentSum, ForkWish, ForkedFrom, HistoryForm, ImportReport, SearchHit, SearchPage,
@@ -21,6 +22,7 @@ pub use sessions::{
 };
 
 pub use turns::{TurnOutcome, TurnOutcomeState};
+pub use vault::{VaultEntry, VaultInfo, VaultRotation, VaultWish};
 pub use workspace::{FileChange, FileChanges, WorkspaceEntry, WorkspaceItem, WorkspaceKind};
 
 use serde::Serialize;

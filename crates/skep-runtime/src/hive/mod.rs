@@ -7,8 +7,9 @@ mod drain;
 mod error;
 mod indexer;
 mod integrity;
+mod vault;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use tokio::sync::Notify;
@@ -28,6 +29,7 @@ use skep_core::settings::{AgentMap, HiveSettings};
 use skep_guard::clock;
 use skep_guard::duplex::DuplexRecords;
 use skep_guard::egress::HostBuckets;
+use skep_guard::vault::Vault;
 use skep_store::agents;
 use skep_store::audit::AddAudit;
 use skep_store::leases::{LostTurns, Recover};
@@ -51,20 +53,23 @@ use indexer::Indexer;
 const BUILT_IN: &str = "built-in";
 
 /// What a hive is made of. The composition root names the concrete ones.
-pub struct Parts {
+pub struct Parts<'a> {
     /// The home's `run/` folder; the caller holds its lock.
     pub run: PathBuf,
     /// The name this process works under: turns it left running are its own.
     pub node: NodeName,
     /// Start although answered messages are missing; the damaged files are copied to this folder.
     pub accept_loss: Option<PathBuf>,
-    pub settings: HiveSettings,
+    /// Made when the vault is open: profiles may need what is in it.
+    pub settings: Box<dyn FnOnce() -> HiveSettings + Send + 'a>,
     pub engines: Vec<Arc<dyn Engine>>,
     /// What the program itself brings.
     pub built_in: Offer,
     pub retry: RetryPolicy,
     /// How often agents may ask hosts; shared with whatever asks them.
     pub buckets: Arc<HostBuckets>,
+    /// Shared with whatever uses its entries.
+    pub vault: Arc<Vault>,
     /// The program's version, shown to whoever asks.
     pub version: &'static str,
 }
@@ -92,6 +97,7 @@ pub(crate) struct Shared {
     dispatcher: Dispatcher,
     meters: Arc<Meters>,
     buckets: Arc<HostBuckets>,
+    pub vault: Arc<Vault>,
 }
 
 /// How people's answers become decisions.
@@ -127,7 +133,7 @@ pub enum HiveError {
 
 impl Hive {
     /// Opens the store, takes back what a crash left running, and starts to work.
-    pub async fn open(parts: Parts) -> Result<(Self, OpenReport), HiveError> {
+    pub async fn open(parts: Parts<'_>) -> Result<(Self, OpenReport), HiveError> {
         let listeners = Listeners {
             registry: Arc::default(),
             meters: Arc::default(),
@@ -142,20 +148,18 @@ impl Hive {
         };
         let told = listeners.clone();
         let store = Store::open(options, move |committed| told.note(committed)).await?;
-        match DuplexRecords::new(parts.run.join("children")).end_all().await {
-            Ok(0) => {}
-            Ok(ended) => tracing::info!(ended, "engines that an earlier process left are ended"),
-            Err(error) => tracing::error!(%error, "an engine of an earlier process does not end"),
-        }
+        end_children(&parts.run).await;
         let report = store.report();
         let now = clock::now_ms();
-        let ids = take_over(&store, &report, &parts.settings, &parts.node, now).await?;
+        vault::restore(&parts.vault, &store).await?;
+        let settings = (parts.settings)();
+        let ids = take_over(&store, &report, &settings, &parts.node, now).await?;
         let Listeners { registry, meters, indexer, waiters, bus, dispatcher } = listeners;
         let tokens = Arc::new(TokenCache::load(&store).await?);
         let browsers = Browsers::load(&store, now).await?;
         buckets::restore(&parts.buckets, &store, now).await?;
-        parts.buckets.set_rate(parts.settings.limits.requests_per_minute);
-        let snapshot = Snapshot::new(parts.settings, ids, parts.engines);
+        parts.buckets.set_rate(settings.limits.requests_per_minute);
+        let snapshot = Snapshot::new(settings, ids, parts.engines);
         let snapshot = snapshot.with_offer(BUILT_IN, parts.built_in).map_err(HiveError::Tools)?;
         meters.know(snapshot.toolbox.names());
         let snapshot = Arc::new(SnapshotCell::new(snapshot));
@@ -178,6 +182,7 @@ impl Hive {
                 admission: Admission::default(),
                 holder_of,
                 outputs: parts.run.join("output"),
+                secrets: Default::default(),
             },
             ledger: Arc::new(ledger),
             lanes,
@@ -213,6 +218,7 @@ impl Hive {
             dispatcher,
             meters,
             buckets: Arc::clone(&parts.buckets),
+            vault: parts.vault,
         });
         let stop = shared.env().stop.clone();
         tasks.spawn(shared.turns.clone().schedule());
@@ -322,6 +328,15 @@ impl Listeners {
             self.bus.publish(event);
         }
         self.dispatcher.frames(committed.frames);
+    }
+}
+
+/// Ends engines that a process before this one left.
+async fn end_children(run: &Path) {
+    match DuplexRecords::new(run.join("children")).end_all().await {
+        Ok(0) => {}
+        Ok(ended) => tracing::info!(ended, "engines that an earlier process left are ended"),
+        Err(error) => tracing::error!(%error, "an engine of an earlier process does not end"),
     }
 }
 

@@ -1,5 +1,5 @@
 //! What people decide and how they come in: approvals, policies, calls of unknown outcome,
-//! profiles, tokens, browsers, requests sent twice.
+//! profiles, tokens, the vault, browsers, requests sent twice.
 
 pub mod outcomes;
 
@@ -9,3 +9,4 @@ pub(crate) mod policies;
 pub(crate) mod profiles;
 pub(crate) mod requests;
 pub(crate) mod tokens;
+pub(crate) mod vault;

@@ -74,7 +74,7 @@ impl Hive {
         self.note_change("profile_removed", &json!({"profile": name}), by).await
     }
 
-    fn writers(&self) -> Result<&FileWriters, DoorError> {
+    pub(crate) fn writers(&self) -> Result<&FileWriters, DoorError> {
         let text = "This hive cannot change its files; change them by hand.";
         self.shared.facts.writers.get().ok_or_else(|| not_saved(text.to_owned()))
     }

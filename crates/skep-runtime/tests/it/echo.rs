@@ -14,6 +14,7 @@ use skep_core::settings::{
     AgentSettings, AgentState, Budgets, HiveSettings, KnownModels, Limits, Profile, QueueMode,
     SandboxSettings, ServerSettings,
 };
+use skep_guard::vault::Vault;
 use skep_runtime::{Hive, Offer, Parts};
 use tokio::sync::mpsc;
 
@@ -132,11 +133,12 @@ pub async fn hive_of(run: &Path, node: &str) -> Hive {
         run: run.to_path_buf(),
         node: NodeName::new(node),
         accept_loss: None,
-        settings,
+        settings: Box::new(move || settings),
         engines: vec![Arc::new(EchoEngine)],
         built_in: Offer::default(),
         retry: RetryPolicy::default(),
         buckets: Arc::default(),
+        vault: Arc::new(Vault::open(run, &|_| None)),
         version: "test",
     };
     Hive::open(parts).await.unwrap().0

@@ -22,6 +22,7 @@ pub(crate) mod session;
 pub(crate) mod sessions;
 pub(crate) mod tokens;
 pub(crate) mod usage;
+pub(crate) mod vault;
 pub(crate) mod workspace;
 
 use axum::body::Body;

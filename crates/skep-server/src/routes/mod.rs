@@ -37,7 +37,7 @@ use crate::door::{Doors, Entrance, admission};
 use crate::request::problem::Problem;
 use crate::rest::{
     agents, approvals, audit, budgets, calls, commands, events, files, hive, items, logs, messages,
-    metrics, policies, providers, search, session, sessions, tokens, usage, workspace,
+    metrics, policies, providers, search, session, sessions, tokens, usage, vault, workspace,
 };
 use crate::{openai, ws};
 use declared::Routes;
@@ -110,6 +110,10 @@ fn routes() -> Routes {
         .guarded(Action::Configure, routes!(providers::try_out))
         .guarded(Action::ManageTokens, routes!(tokens::list, tokens::create))
         .guarded(Action::ManageTokens, routes!(tokens::revoke))
+        .guarded(Action::ManageTokens, routes!(vault::show))
+        .guarded(Action::ManageTokens, routes!(vault::set, vault::remove))
+        .guarded(Action::ManageTokens, routes!(vault::rotate))
+        .guarded(Action::ManageTokens, routes!(vault::move_in))
         .guarded(Action::Shutdown, routes!(hive::shutdown))
 }
 

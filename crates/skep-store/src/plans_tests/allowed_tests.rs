@@ -27,6 +27,7 @@ pub(super) const ALLOWED: &[(&str, &str, &str)] = &[
     ("_sqlx_migrations", "SCAN ", "at the start: a row for each migration or table"),
     ("", "SCAN audit_unsealed", "one row, at the first start alone"),
     ("", "SCAN tokens", "tokens are few"),
+    ("FROM vault", "SCAN vault USING INDEX", "at the start: entries are few"),
     ("FROM tokens", "USE TEMP B-TREE FOR ORDER BY", "tokens are few"),
     ("FROM turns", "SCAN turns USING INDEX turns_open", "holds the open turns alone"),
     ("SET lease_until", "SCAN turns USING INDEX turns_open", "the open turns, once in ten seconds"),

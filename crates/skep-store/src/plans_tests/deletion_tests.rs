@@ -1,10 +1,13 @@
-//! What a person does with a session, for the plans of its statements.
+//! What a person does with a session and with the vault, for the plans of their statements.
 
 use skep_core::ids::*;
+use skep_core::policy::network::HostEntry;
+use skep_core::policy::vault::{VaultRow, VaultWrite};
 
 use super::Story;
 use crate::leases::Lease;
 use crate::sessions::{self, DeleteSession, EditSession};
+use crate::vault::{self, ChangeVault};
 
 impl Story {
     pub(super) async fn delete(&mut self, lease: &Lease) {
@@ -40,6 +43,35 @@ impl Story {
                 now: 9,
             };
             assert_eq!(self.store.write(delete).await.is_err(), busy);
+        }
+    }
+
+    /// What is written is read, and the last of it is gone.
+    pub(super) async fn change_vault(&mut self) {
+        let (owner, name) = (self.agent.0, "KEY".to_owned());
+        let row = VaultRow {
+            owner,
+            name: name.clone(),
+            key_id: "k1".into(),
+            sealed: vec![1, 2],
+            secret: true,
+            hosts: vec![HostEntry::parse("*.example.org:8443").unwrap()],
+            set_at: 5,
+            used_at: None,
+        };
+        let other = VaultRow { key_id: "k2".into(), sealed: vec![3], ..row.clone() };
+        let used = VaultRow { used_at: Some(6), ..other.clone() };
+        let steps = [
+            (VaultWrite::Put(row.clone()), vec![row]),
+            (VaultWrite::Reseal(vec![other.clone()]), vec![other]),
+            (VaultWrite::Used { owner, name: name.clone(), at: 6 }, vec![used.clone()]),
+            (VaultWrite::RemoveOwner(owner + 1), vec![used]),
+            (VaultWrite::Remove { owner, name }, vec![]),
+        ];
+        for (change, expected) in steps {
+            let by = Some("operator".to_owned());
+            self.store.write(ChangeVault { change, by, now: 7 }).await.unwrap();
+            assert_eq!(self.store.read(vault::all).await.unwrap(), expected);
         }
     }
 }

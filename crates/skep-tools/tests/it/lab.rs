@@ -11,6 +11,7 @@ use skep_core::settings::SandboxSettings;
 use skep_core::tool::{NoReach, Tool, ToolAnswer, ToolContext};
 use skep_guard::egress::{EgressHub, SystemResolver};
 use skep_guard::sandbox::{Level, Sandbox, Settings};
+use skep_guard::vault::Vault;
 use skep_tools::{BashTool, EditTool, GlobTool, GrepTool, ReadTool, WriteTool};
 use tokio_util::sync::CancellationToken;
 
@@ -78,6 +79,7 @@ pub fn context(workspace: &Path) -> ToolContext {
         turn: TurnId::new("turn"),
         call: CallId::new("call"),
         decision: None,
+        secrets: Default::default(),
         cancel: CancellationToken::new(),
         lasting: Arc::default(),
     }
@@ -98,4 +100,13 @@ pub async fn call(tool: &dyn Tool, arguments: Value, context: ToolContext) -> An
 
 pub async fn use_tool(name: &str, workspace: &Path, arguments: Value) -> Answer {
     call(tool(name).as_ref(), arguments, context(workspace)).await
+}
+
+/// A vault in memory, with a key of its own.
+pub fn vault(folder: &Path) -> Arc<Vault> {
+    let home = folder.to_str().unwrap().to_owned();
+    let variables = move |name: &str| (name == "HOME").then(|| home.clone());
+    let vault = Vault::open(&folder.join("hive"), &variables);
+    vault.restore(Vec::new(), Arc::new(|_, _| Box::pin(std::future::ready(Ok(())))));
+    Arc::new(vault)
 }

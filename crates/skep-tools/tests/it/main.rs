@@ -9,6 +9,7 @@ mod judged;
 mod lab;
 mod read;
 mod search;
+mod vault;
 mod web_fetch;
 mod web_site;
 mod write;

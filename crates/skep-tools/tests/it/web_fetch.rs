@@ -40,7 +40,11 @@ impl Web {
         let other = Site::start(0).await;
         let site = Site::start(other.port).await;
         let hub = Arc::new(EgressHub::new(Arc::new(Here)));
-        let tool = WebFetchTool::new(Arc::clone(&hub), OUTPUT_BYTES);
+        let tool = WebFetchTool::new(
+            Arc::clone(&hub),
+            lab::vault(std::path::Path::new("/nonexistent")),
+            OUTPUT_BYTES,
+        );
         let rules = json!({
             "hosts": [format!("site.test:{}", site.port)],
             "deny": ["denied.test"],
@@ -320,7 +324,8 @@ async fn web_fetch_asks_a_host_no_more_often_than_it_may() {
 #[test]
 fn web_fetch_reads_listed_hosts_and_reaches_for_others() {
     let hub = Arc::new(EgressHub::new(Arc::new(Here)));
-    let tool = WebFetchTool::new(hub, OUTPUT_BYTES);
+    let tool =
+        WebFetchTool::new(hub, lab::vault(std::path::Path::new("/nonexistent")), OUTPUT_BYTES);
     let rules = json!({
         "hosts": ["example.org", "*.example.net", "api.test:8443", "bücher.example"],
         "deny": ["bad.example.net"],
@@ -353,6 +358,11 @@ fn web_fetch_reads_listed_hosts_and_reaches_for_others() {
         let subject = tool.subject(&arguments);
         assert_eq!(subject.host, Some(host.map(str::to_owned)), "{url}");
         assert_eq!(tool.prepare(arguments).is_ok(), host.is_some(), "{url}");
+    }
+    // What changes something there is asked for, wherever it goes.
+    for (method, manner) in [("HEAD", Manner::READ), ("post", reaching), ("DELETE", reaching)] {
+        let arguments = json!({"url": "https://example.org/", "method": method});
+        assert_eq!(tool.manner(&arguments, reach), manner, "{method}");
     }
     // Offered where there is something to read.
     assert_eq!(tool.manner(&Value::Null, reach), Manner::READ);

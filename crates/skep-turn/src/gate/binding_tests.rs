@@ -64,6 +64,7 @@ impl Scene {
             call: CallId::new("c"),
             session_key: SessionKey::new("main"),
             decision: None,
+            secrets: Default::default(),
             cancel: tokio_util::sync::CancellationToken::new(),
             lasting: Arc::default(),
         };

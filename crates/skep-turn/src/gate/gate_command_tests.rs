@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
+use skep_core::policy::Class;
 use skep_core::policy::pattern::{CommandPattern, PathPattern};
 use skep_core::policy::rule::Rule;
 use skep_core::policy::{AgentReach, Effect};

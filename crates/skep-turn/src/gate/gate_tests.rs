@@ -148,6 +148,7 @@ impl Scene {
             turn: TurnId::new("t1"),
             call: call.id.clone(),
             decision: None,
+            secrets: Default::default(),
             cancel: self.turn.clone(),
             lasting: Arc::default(),
         };

@@ -7,6 +7,7 @@ mod admission;
 mod binding;
 mod bound;
 mod chain;
+mod held;
 mod hooks;
 mod own;
 mod plain;
@@ -14,8 +15,8 @@ mod policy;
 pub(crate) mod program_reach;
 mod rows;
 mod run;
+mod secrets;
 
-use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,10 +28,9 @@ use skep_core::decision::Decision;
 use skep_core::engine::{OwnTool, ToolCall};
 use skep_core::hook::Hook;
 use skep_core::ids::AgentId;
-use skep_core::policy::{AgentReach, Class, Policy};
+use skep_core::policy::{AgentReach, Policy};
 use skep_core::settings::AgentSettings;
 use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
-use skep_guard::scrub;
 use skep_store::journal::Audit;
 
 pub use admission::Admission;
@@ -38,11 +38,13 @@ use admission::{AdmissionResult, CallPlace, Patience};
 pub use binding::{Bound, NamedFile, PinnedError, pinned};
 use bound::Rest;
 use chain::{Chain, Stage};
+pub use held::HeldSecrets;
 pub(crate) use own::ForEngine;
 pub use policy::{CallerRights, about, decide, person, rule_of};
 use policy::{Moment, Permission};
 pub(crate) use policy::{Question, Records};
 pub(crate) use rows::{braked, expired, in_excess, lost, never_ran, ungated};
+use secrets::{without_secrets, without_secrets_in};
 
 use crate::handles::HolderOf;
 use crate::snapshot::{Toolbox, is_listed};
@@ -55,6 +57,8 @@ pub struct GateParts {
     /// lies below `run/`, which nobody else can enter; the sandbox shows a conversation its own
     /// alone.
     pub outputs: PathBuf,
+    /// Arguments and answers that are on no record.
+    pub secrets: HeldSecrets,
 }
 
 /// What the gate goes by.
@@ -422,7 +426,8 @@ impl GateEnv<'_> {
             }
         }
         let arguments = arguments.as_ref().unwrap_or(&call.arguments);
-        without_secrets(tool.manner(arguments, self.reach()).class, &call.name, arguments, chain)?;
+        let class = tool.manner(arguments, self.reach()).class;
+        without_secrets(class, tool, &call.name, arguments, chain).map_err(GateRefusal::new)?;
         let permitted =
             self.permitted(tool, call, arguments, context, Moment::First, chain).await?;
         if let Permission::Go { run_as: Some(line), .. } = &permitted {
@@ -520,74 +525,6 @@ fn typed(
                 "bad_arguments: the arguments of `{name}` do not fit: {why}"
             )))
         }
-    }
-}
-
-/// No program gets a secret by its arguments, and no file the name that stands for one.
-fn without_secrets(
-    class: Class,
-    name: &str,
-    arguments: &Value,
-    chain: &mut Chain,
-) -> Result<(), GateRefusal> {
-    let is_refused = match class {
-        Class::Run => scrub::known().is_json_marked(arguments),
-        Class::Write => scrub::has_json_mark(arguments),
-        Class::Read | Class::Reach | Class::Shape => false,
-    };
-    if !is_refused {
-        return Ok(());
-    }
-    chain.note(Stage::Secrets, "refused: in the arguments");
-    Err(GateRefusal::new(format!(
-        "secret_in_arguments: the arguments of `{name}` hold a secret, or the name of one in \
-         brackets. No program and no file gets one this way: leave it out."
-    )))
-}
-
-/// Texts above this take a thread of their own milliseconds, in which others' turns wait.
-const LONG_BYTES: usize = 64 << 10;
-
-async fn without_secrets_in(answer: ToolAnswer, about: &Value, chain: &mut Chain) -> ToolAnswer {
-    match &answer {
-        ToolAnswer::Done { text, .. } if text.len() > LONG_BYTES => {}
-        _ => return scrubbed(answer, about, chain),
-    }
-    let about = about.clone();
-    let work = tokio::task::spawn_blocking(move || {
-        let mut chain = Chain::default();
-        (scrubbed(answer, &about, &mut chain), chain)
-    });
-    let Ok((answer, notes)) = work.await else {
-        return ToolAnswer::error("the answer was lost: the hive is shutting down");
-    };
-    chain.add_new(notes);
-    answer
-}
-
-/// The answer without secrets. The model is told where one in its own words was replaced: what it
-/// wrote is not what it meant.
-fn scrubbed(answer: ToolAnswer, arguments: &Value, chain: &mut Chain) -> ToolAnswer {
-    let scrubber = scrub::known();
-    match answer {
-        ToolAnswer::Done { text, is_error, mut details, files } => {
-            let (mut text, mut found) = match scrubber.clean(&text) {
-                Cow::Borrowed(_) => (text, false),
-                Cow::Owned(clean) => (clean, true),
-            };
-            if let Some(details) = &mut details {
-                found |= scrubber.clean_json(details);
-            }
-            if found {
-                chain.note(Stage::Scrub, "a secret was taken out");
-            }
-            if !is_error && scrubber.is_json_marked(arguments) {
-                text.push_str("\n[the call held a secret; its name was used instead]");
-            }
-            ToolAnswer::Done { text, is_error, details, files }
-        }
-        ToolAnswer::Cut { text, .. } => ToolAnswer::error(scrubber.clean_owned(text)),
-        ToolAnswer::Wait { reason } => ToolAnswer::Wait { reason: scrubber.clean_owned(reason) },
     }
 }
 

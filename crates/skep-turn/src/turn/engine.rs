@@ -11,9 +11,11 @@ use skep_core::engine::{
 };
 use skep_core::event::EventKind;
 use skep_core::message::{Body, Message, Meta};
+use skep_guard::scrub;
 
 use super::persist::Lost;
 use super::prompt::system_prompt;
+use super::redact;
 use super::resume;
 use super::state::{Turn, TurnState};
 use super::step::{self, StepEnd};
@@ -121,6 +123,7 @@ impl Turn {
     /// Keeps and tells what the engine said; gives back its end.
     pub(super) fn hear(&self, state: &mut TurnState, event: EngineEvent) -> Option<TurnEnd> {
         let mut end = None;
+        let event = self.without_secret_arguments(state, event);
         for event in state.redactor.take(event) {
             match event {
                 EngineEvent::End(how) => end = Some(how),
@@ -133,6 +136,21 @@ impl Turn {
             }
         }
         end
+    }
+
+    /// What a tool declares as secret is in no event and no row, also where nobody knew of it.
+    pub(super) fn without_secret_arguments(
+        &self,
+        state: &mut TurnState,
+        mut event: EngineEvent,
+    ) -> EngineEvent {
+        if let EngineEvent::ToolCall { name, arguments, .. }
+        | EngineEvent::OwnCall { name, arguments, .. } = &mut event
+        {
+            let (held, of) = (&self.env.gate.secrets, (&*self.snapshot.toolbox, &*self.agent));
+            state.said_secret |= held.take(&self.lease.turn, of, name, arguments);
+        }
+        event
     }
 
     pub(super) fn keep(&self, state: &mut TurnState, event: EngineEvent) {
@@ -176,7 +194,12 @@ impl Turn {
         state.steps += 1;
         state.used = Some(meta.usage.total_tokens);
         self.running.note_used(meta.usage.total_tokens);
-        self.running.fold().finish(meta)
+        let mut body = self.running.fold().finish(meta);
+        // What was said before the call was not known to be a secret then.
+        if std::mem::take(&mut state.said_secret) {
+            redact::clean(scrub::known(), &mut body);
+        }
+        body
     }
 
     /// Runs a step's calls; their rows, or nothing where the turn is over for this lease.
@@ -188,6 +211,7 @@ impl Turn {
         match step::run(self, state, Some(step::new_message(body)), calls).await? {
             StepEnd::Done(mut rows) => {
                 self.fill_files(&mut rows).await?;
+                self.env.gate.secrets.reveal(&self.lease.turn, &mut rows);
                 Ok(Some(rows))
             }
             StepEnd::Parked => Ok(None),

@@ -253,6 +253,7 @@ impl Turn {
     ) -> Result<Flow, Lost> {
         let Some(event) = event else { return Ok(Flow::Crashed) };
         let mut flow = Flow::On;
+        let event = self.without_secret_arguments(state, event);
         for event in state.redactor.take(event) {
             match event {
                 EngineEvent::End(TurnEnd::Finished) => {
@@ -358,7 +359,7 @@ impl Turn {
                     true => ToolAnswer::error(text),
                     false => ToolAnswer::ok(text),
                 };
-                let context = self.tool_context(&call.id, None);
+                let context = self.tool_context(&call, None);
                 let policy = self.live_policy();
                 let gate = self.gate(&policy);
                 let ran = gate.reported(&call, *cleared, &context, Some(answer)).await;
@@ -548,7 +549,7 @@ impl Turn {
             let call = known.call;
             match known.stage {
                 CallStage::Started { cleared, .. } => {
-                    let context = self.tool_context(&call.id, None);
+                    let context = self.tool_context(&call, None);
                     let policy = self.live_policy();
                     let cut = self.gate(&policy).reported(&call, *cleared, &context, None).await;
                     if let CallEnd::Answered(known) = step::call_end(self, state, &call, false, cut)

@@ -3,6 +3,7 @@
 
 use skep_core::engine::{CallPermit, GateRequest, OwnTool, ToolCall, Waiting};
 use skep_core::tool::ToolAnswer;
+use skep_guard::scrub;
 use tokio::sync::oneshot;
 
 use super::engine_calls::{CallStage, Want};
@@ -28,12 +29,13 @@ impl Turn {
         run.streaming = false;
         let ended = match request {
             GateRequest::Permit { call, own, reply } => {
+                let call = self.without_secrets(call);
                 self.permit(state, run, call, own, reply).await?
             }
             GateRequest::Run { calls, reply } => {
                 let mut places = Vec::with_capacity(calls.len());
                 let mut ended = None;
-                for call in calls {
+                for call in calls.into_iter().map(|call| self.without_secrets(call)) {
                     let at = self.place(state, run, &call, Want::Run, None);
                     ended = ended.or(self.examine_once(state, run, at).await?);
                     if ended.is_none() {
@@ -51,6 +53,14 @@ impl Turn {
         self.flush(state, run).await?;
         reply_to_batches(run);
         Ok(Flow::On)
+    }
+
+    /// A call that was not announced is on record as it is asked for.
+    fn without_secrets(&self, mut call: ToolCall) -> ToolCall {
+        let (held, of) = (&self.env.gate.secrets, (&*self.snapshot.toolbox, &*self.agent));
+        held.take(&self.lease.turn, of, &call.name, &mut call.arguments);
+        scrub::known().clean_json(&mut call.arguments);
+        call
     }
 
     async fn permit(
@@ -121,7 +131,7 @@ impl Turn {
             known.decision = run.decided.take(&known.call);
         }
         let (call, own) = (known.call.clone(), known.own.clone());
-        let context = self.tool_context(&call.id, known.decision.clone());
+        let context = self.tool_context(&call, known.decision.clone());
         let log = &mut run.log;
         let reached = reach_start(self, state, &call, own.as_ref(), &context, log).await?;
         let cleared = match reached {
@@ -172,7 +182,7 @@ impl Turn {
             }
         };
         let call = known.call.clone();
-        let context = self.tool_context(&call.id, known.decision.clone());
+        let context = self.tool_context(&call, known.decision.clone());
         let approval = cleared.approval();
         if let Err(request) = mark_started(self, state, &call, approval, &mut run.log).await? {
             return Ok(Some(request));

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use skep_core::Millis;
 use skep_core::brake::Brake;
 use skep_core::decision::Decision;
-use skep_core::engine::{RetryInfo, SessionKeeper};
+use skep_core::engine::{RetryInfo, SessionKeeper, ToolCall};
 use skep_core::event::{CancelReason, EventKind};
 use skep_core::ids::CallId;
 use skep_core::message::{Body, Usage};
@@ -73,6 +73,8 @@ pub(crate) struct TurnState {
     /// Where the engine keeps the session itself.
     pub engine_session: EngineMemory,
     pub redactor: Redactor<'static>,
+    /// The message under way holds a call with a secret argument.
+    pub said_secret: bool,
 }
 
 /// What is known of the session that an engine keeps.
@@ -125,6 +127,7 @@ impl TurnState {
             call_ids: HashSet::new(),
             engine_session: EngineMemory::Unknown,
             redactor: Redactor::new(scrub::known()),
+            said_secret: false,
         }
     }
 }
@@ -217,7 +220,8 @@ impl Turn {
         Payer { agent: self.lease.agent, turn: self.lease.turn.clone() }
     }
 
-    pub fn tool_context(&self, call: &CallId, decision: Option<Decision>) -> ToolContext {
+    pub fn tool_context(&self, call: &ToolCall, decision: Option<Decision>) -> ToolContext {
+        let secrets = self.env.gate.secrets.of(&self.lease.turn, &self.snapshot.toolbox, call);
         ToolContext {
             judged: Vec::new(),
             agent: self.agent.name.clone(),
@@ -231,8 +235,9 @@ impl Turn {
             network: self.live_network(),
             reach: self.reach(call),
             turn: self.lease.turn.clone(),
-            call: call.clone(),
+            call: call.id.clone(),
             decision,
+            secrets,
             cancel: self.ender.clone(),
             lasting: self.env.session_scopes.of(
                 self.lease.agent,

@@ -281,7 +281,7 @@ async fn run_alone(
     log: &mut StepLog,
 ) -> Result<Result<(Option<EndRequest>, GateResult), EndRequest>, Lost> {
     let call = &planned.call;
-    let context = turn.tool_context(&call.id, planned.decision.clone());
+    let context = turn.tool_context(call, planned.decision.clone());
     let cleared = match reach_start(turn, state, call, None, &context, log).await? {
         Ok(Examination::Cleared(cleared)) => cleared,
         Ok(Examination::Asks(question)) => return Ok(Ok((None, GateResult::Asks(question)))),
@@ -347,7 +347,7 @@ async fn run_one(
         return GateResult::Ran(Box::new(refused));
     }
     let call = &planned.call;
-    let context = turn.tool_context(&call.id, planned.decision.clone());
+    let context = turn.tool_context(call, planned.decision.clone());
     let mut examined = turn.examine(call, None, &context).await;
     if let Examination::Cleared(mut cleared) = examined {
         turn.admit_now(&mut cleared);
@@ -486,8 +486,10 @@ impl Turn {
         context: ToolContext,
     ) -> CallOutcome {
         let span = tracing::info_span!("call", tool = call.name);
-        let policy = self.live_policy();
-        self.gate(&policy).run(call, cleared, context).instrument(span).await
+        let (policy, secrets) = (self.live_policy(), context.secrets.clone());
+        let ran = self.gate(&policy).run(call, cleared, context).instrument(span).await;
+        self.env.gate.secrets.keep_answer(&self.lease.turn, &call.id, &secrets);
+        ran
     }
 }
 

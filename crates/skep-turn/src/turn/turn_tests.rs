@@ -328,6 +328,7 @@ impl Bench {
                 admission: Admission::default(),
                 holder_of,
                 outputs: self.folder.path().join("output"),
+                secrets: Default::default(),
             },
             ledger: Arc::new(ledger.await.unwrap()),
             lanes: lanes.await.unwrap(),

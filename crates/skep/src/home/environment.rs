@@ -1,5 +1,7 @@
 //! `${NAME}` in a value stands for an environment variable.
 
+use skep_core::policy::vault;
+
 use super::mistake::Mistake;
 use super::scalar::TextScalar;
 use super::source::SourceText;
@@ -26,6 +28,11 @@ impl Reader<'_> {
     }
 
     pub fn text(&self, text: &TextScalar) -> Result<String, Mistake> {
+        let written = text.as_str();
+        if vault::long_form(written).is_some() || vault::is_meant(written) {
+            let mistake = self.mistake(text, "a vault entry cannot stand here");
+            return Err(mistake.expecting("one in `api_key` and `extra_headers` alone"));
+        }
         self.expand(text).map(|expanded| expanded.value)
     }
 

@@ -106,7 +106,7 @@ fn without_unused(keys: &str, variable: &str, profiles: &str) -> String {
 
 /// Each file as it was read, and as it is going to be; in the order of writing. No `Debug`: they
 /// hold keys.
-pub struct FileEdits(Vec<(SourceText, String)>);
+pub struct FileEdits(pub Vec<(SourceText, String)>);
 
 impl FileEdits {
     /// Takes a profile away, and its key where no other profile uses it.

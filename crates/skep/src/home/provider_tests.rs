@@ -31,8 +31,35 @@ fn a_key_written_out_is_warned_of_and_never_shown() {
     assert_eq!(loaded.warnings.len(), 1);
     let warning = &loaded.warnings[0];
     assert!(warning.contains("providers.yaml:5:14: `profiles.default.api_key`"), "{warning}");
-    assert!(warning.contains("${ANTHROPIC_API_KEY}"), "{warning}");
+    assert!(warning.contains("skep vault move"), "{warning}");
     assert!(!format!("{warning} {loaded:?}").contains("canary-1"));
+}
+
+#[test]
+fn keys_and_headers_name_entries_of_the_vault() {
+    let profile = |more: &str| {
+        let head = "profiles:\n  default:\n    provider: anthropic\n    model: m\n";
+        Folder::new(&[("providers.yaml", &format!("{head}{more}"))])
+    };
+    let headers = "    extra_headers: {X-Auth: 'v1 {{vault:b}}', X-Plain: 'vault:c'}\n";
+    let loaded = profile(&format!("    api_key: vault:a.b-c\n{headers}")).load().unwrap();
+    assert!(loaded.warnings.is_empty());
+    let connection = &loaded.connections["default"];
+    assert_eq!(connection.api_key.as_ref().unwrap().expose_secret(), "{{vault:a.b-c}}");
+    assert_eq!(connection.key_source, "vault entry a.b-c");
+    let headers = connection.extra_headers.iter();
+    let headers: Vec<_> = headers.map(|(_, value)| value.expose_secret()).collect();
+    assert_eq!(headers, ["v1 {{vault:b}}", "{{vault:c}}"]);
+    for (more, what) in [
+        ("    api_key: 'vault:a b'\n", "names no vault entry"),
+        ("    api_key: 'vault:'\n", "names no vault entry"),
+        ("    api_key: 'x {{vault:a'\n", "names no vault entry"),
+        ("    api_key: '${X} {{vault:a}}'\n", "names no vault entry"),
+        ("    api_key: vault:a\n    api_url: vault:b\n", "a vault entry cannot stand here"),
+    ] {
+        let error = profile(more).load().unwrap_err().to_string();
+        assert!(error.contains(what), "{more}: {error}");
+    }
 }
 
 #[test]

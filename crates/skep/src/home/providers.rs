@@ -4,20 +4,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{HeaderName, HeaderValue};
+use http::header::HeaderValue;
 use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use skep_core::ids::is_agent_name;
 use skep_core::money::Price;
+use skep_core::policy::vault::HIVE;
 use skep_core::settings::{KnownModels, ModelFacts, Profile, Timeouts};
-use skep_guard::scrub::{SHORTEST, Secret};
+use skep_guard::scrub::Secret;
+use skep_guard::vault::Vault;
 use skep_model::catalog::{self, ANTHROPIC, OPENAI};
 
-use super::environment::{ExpandedValue, Reader, Variables};
+use super::environment::{Reader, Variables};
 use super::fallback;
 use super::hive::web_address;
-use super::keys;
+use super::keys::{self, ProfileFindings};
 use super::local::{LocalModel, LocalServer};
 use super::mistake::Mistake;
 use super::scalar::{BoundedInteger, Dollars, Temperature, TextScalar};
@@ -49,8 +51,8 @@ struct RawProfile {
     #[serde(default)]
     #[schemars(extend("x-holds" = "web address"))]
     api_url: Option<TextScalar>,
-    /// The key: write `${NAME}` to take it from the environment. A compatible server of your own
-    /// may need none.
+    /// The key: write `vault:NAME` to take it from the vault, `${NAME}` to take it from the
+    /// environment. A compatible server of your own may need none.
     #[serde(default)]
     #[schemars(extend("x-holds" = "key"))]
     api_key: Option<TextScalar>,
@@ -118,6 +120,31 @@ impl RawProfile {
     }
 }
 
+/// A value of a profile that is a secret, as it is written.
+pub struct WrittenSecret {
+    pub profile: String,
+    /// `api_key`, or the name of a header.
+    pub field: String,
+    pub text: TextScalar,
+}
+
+/// The secrets of all profiles, wherever they come from.
+pub fn written_secrets(source: &SourceText) -> Result<Vec<WrittenSecret>, Mistake> {
+    let raw: RawProviders = yaml::parse(source)?;
+    let mut found = Vec::new();
+    for (profile, raw) in raw.profiles {
+        let key = raw.api_key.map(|text| ("api_key".to_owned(), text));
+        let headers = raw.extra_headers.into_iter();
+        let headers = headers.filter(|(name, _)| keys::carries_credentials(name));
+        found.extend(key.into_iter().chain(headers).map(|(field, text)| WrittenSecret {
+            profile: profile.clone(),
+            field,
+            text,
+        }));
+    }
+    Ok(found)
+}
+
 /// Seconds after which a silent vendor is given up.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -155,6 +182,25 @@ pub struct VendorConnection {
 }
 
 impl VendorConnection {
+    /// With what the vault holds in the place of `{{vault:NAME}}`.
+    pub fn filled(&self, vault: &Vault) -> Result<Self, String> {
+        let fill = |text: &SecretString| {
+            let filled = vault.fill(HIVE, text.expose_secret());
+            let text = filled.map_err(|error| error.to_string())?.text;
+            match HeaderValue::from_str(text.expose_secret()) {
+                Ok(_) => Ok(text),
+                Err(_) => Err("a vault entry of it holds what no header can carry".to_owned()),
+            }
+        };
+        let headers = self.extra_headers.iter();
+        let headers = headers.map(|(name, value)| Ok((name.clone(), fill(value)?)));
+        Ok(Self {
+            api_key: self.api_key.as_ref().map(fill).transpose()?,
+            extra_headers: headers.collect::<Result<_, String>>()?,
+            ..self.clone()
+        })
+    }
+
     /// Whether both have the same address, key and options.
     pub fn same_as(&self, other: &Self) -> bool {
         let secret = |key: &SecretString| key.expose_secret().to_owned();
@@ -270,13 +316,6 @@ pub fn read(
     Ok(ResolvedProviders { profiles, connections, warnings, note, secrets, undecided: false })
 }
 
-/// Warnings and secrets found while reading the profiles.
-#[derive(Default)]
-struct ProfileFindings {
-    warnings: Vec<String>,
-    secrets: Vec<Secret>,
-}
-
 fn resolve(
     reader: &Reader<'_>,
     name: &str,
@@ -327,9 +366,9 @@ fn resolve(
         sees_images: raw.sees_images.unwrap_or(known.sees_images),
         known: models,
     };
-    let extra_headers = extra_headers(reader, name, raw, findings)?;
+    let extra_headers = keys::extra_headers(reader, name, &raw.extra_headers, findings)?;
     let timeouts = timeouts(&raw.timeouts);
-    let key_source = key_source(raw.api_key.as_ref());
+    let key_source = keys::key_source(raw.api_key.as_ref());
     Ok((
         profile,
         VendorConnection { vendor, api_url, api_key, key_source, timeouts, extra_headers },
@@ -354,6 +393,7 @@ fn needed<'a>(
     })
 }
 
+/// The key as it is written; compatible servers often need none.
 fn api_key(
     reader: &Reader<'_>,
     name: &str,
@@ -361,43 +401,12 @@ fn api_key(
     raw: &RawProfile,
     findings: &mut ProfileFindings,
 ) -> Result<Option<SecretString>, Mistake> {
-    // Compatible servers often need no key.
     let own_server = raw.api_url.is_some() || raw.is_ollama();
     if vendor == Vendor::OpenAiChat && own_server && raw.api_key.is_none() {
         return Ok(None);
     }
     let text = needed(reader, name, vendor, "api_key", raw.api_key.as_ref())?;
-    let key = reader.expand(text)?;
-    if key.value.is_empty() || HeaderValue::from_str(&key.value).is_err() {
-        let mistake = reader.mistake(text, "cannot be sent as a key");
-        return Err(mistake.expecting("visible ASCII characters without spaces around them"));
-    }
-    let secret = format!("{name}.api_key");
-    findings.secrets.push(Secret::new(&secret, key.value.clone()));
-    findings
-        .secrets
-        .extend(key.from_environment.iter().map(|part| Secret::new(&secret, part.clone())));
-    if key.from_environment.is_empty() {
-        let (line, column) = text.at();
-        findings.warnings.push(format!(
-            "{}:{line}:{column}: `profiles.{name}.api_key` is written out in the file; put it \
-             into an environment variable and write `api_key: ${{{}}}` instead",
-            reader.source.file.display(),
-            vendor.key_variable()
-        ));
-    }
-    Ok(Some(SecretString::from(key.value)))
-}
-
-fn key_source(key: Option<&TextScalar>) -> String {
-    let Some(written) = key.map(TextScalar::as_str) else { return "none".to_owned() };
-    let variables: Vec<&str> =
-        written.split("${").skip(1).filter_map(|rest| rest.split('}').next()).collect();
-    match variables.as_slice() {
-        [] => "written out in providers.yaml".to_owned(),
-        [name] if name.starts_with(keys::PREFIX) => "keys.env".to_owned(),
-        names => format!("{} of the environment", names.join(", ")),
-    }
+    keys::api_key(reader, name, text, findings).map(Some)
 }
 
 /// The vendor refuses these combinations; the start reports them.
@@ -430,62 +439,6 @@ fn price(raw: &RawPrice) -> Price {
         cache_write: raw.cache_write.unwrap_or(raw.input).0,
         long: None,
     }
-}
-
-fn extra_headers(
-    reader: &Reader<'_>,
-    name: &str,
-    raw: &RawProfile,
-    findings: &mut ProfileFindings,
-) -> Result<Vec<(String, SecretString)>, Mistake> {
-    let mut headers = Vec::new();
-    for (header, text) in &raw.extra_headers {
-        if HeaderName::from_bytes(header.as_bytes()).is_err() {
-            let path = ["profiles", name, "extra_headers", header];
-            let mistake = reader.source.mistake_at_path(&path, "is not a header name");
-            return Err(mistake.expecting("letters, digits and dashes"));
-        }
-        let ExpandedValue { value, from_environment } = reader.expand(text)?;
-        if HeaderValue::from_str(&value).is_err() {
-            let mistake = reader.mistake(text, "cannot be sent as a header");
-            return Err(mistake.expecting("one line of visible ASCII characters"));
-        }
-        if from_environment.is_empty() && carries_credentials(header) {
-            let (line, column) = text.at();
-            findings.warnings.push(format!(
-                "{}:{line}:{column}: `profiles.{name}.extra_headers.{header}` is written out in \
-                 the file; put it into an environment variable and write `${{NAME}}` instead",
-                reader.source.file.display()
-            ));
-        }
-        findings.secrets.extend(secrets_of_header(name, header, &value, from_environment));
-        headers.push((header.clone(), SecretString::from(value)));
-    }
-    Ok(headers)
-}
-
-/// What came from the environment, and what a header for credentials carries after `Bearer`,
-/// `Basic` and their like.
-fn secrets_of_header(
-    profile: &str,
-    header: &str,
-    value: &str,
-    from_environment: Vec<String>,
-) -> Vec<Secret> {
-    let secret = |value: String| Secret::new(format!("{profile}.{header}"), value);
-    if carries_credentials(header) {
-        let credential = value.rsplit(' ').next().unwrap_or_default().to_owned();
-        return from_environment.into_iter().chain([credential]).map(secret).collect();
-    }
-    // A short word from the environment is a setting, not a secret.
-    let long = |value: &String| value.len() >= SHORTEST;
-    from_environment.into_iter().filter(long).map(secret).collect()
-}
-
-/// Decided by the name: the values of other headers are public and occur in ordinary text.
-fn carries_credentials(header: &str) -> bool {
-    let name = header.to_ascii_lowercase();
-    ["auth", "key", "token", "secret", "cookie", "password"].iter().any(|word| name.contains(word))
 }
 
 fn timeouts(raw: &RawTimeouts) -> Timeouts {

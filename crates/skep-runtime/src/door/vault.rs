@@ -1,0 +1,70 @@
+//! What doors hand in and get back about the vault: never a value.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use skep_core::Millis;
+use skep_core::ids::AgentName;
+use skep_guard::scrub::Secret;
+
+/// The vault without its values.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct VaultInfo {
+    /// The file of its keys; absent where there is no place for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_file: Option<String>,
+    /// The id of the key that seals; absent where there is none yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Why no key can be used, and what to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// Profiles whose key stands in a file in plain text; `skep vault move` moves it here.
+    pub in_files: Vec<String>,
+    /// By agent and name; those of the hive first.
+    pub entries: Vec<VaultEntry>,
+}
+
+/// An entry without its value.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct VaultEntry {
+    pub name: String,
+    /// Absent: every agent and profile of the hive may use it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentName>,
+    /// Set by a person: agents use it and never see it. Otherwise the agent set it itself.
+    pub secret: bool,
+    /// Where `web_fetch` may send it; nowhere when empty.
+    pub hosts: Vec<String>,
+    /// The id of the key that it is sealed with.
+    pub key: String,
+    pub set_at: Millis,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used_at: Option<Millis>,
+    /// The profiles that name it.
+    pub profiles: Vec<String>,
+    /// Why it cannot be used, and what to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// An entry as a person sets it. No `Debug`: it holds a value.
+pub struct VaultWish {
+    pub name: String,
+    /// Nobody: the hive.
+    pub agent: Option<AgentName>,
+    /// Nothing: the value that is there stays.
+    pub value: Option<Secret>,
+    /// Nothing: the hosts that are there stay; none for a new entry.
+    pub hosts: Option<Vec<String>>,
+}
+
+/// What a rotation did.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct VaultRotation {
+    /// The id of the key that seals from now on.
+    pub key: String,
+    /// How many entries were sealed with it.
+    pub entries: usize,
+    pub key_file: String,
+}

@@ -1,0 +1,196 @@
+//! Entries of the vault at work: used by whom they are for, where they may go, and seen nowhere.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::{Arc, Mutex};
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use skep_testkit::Reply;
+use skep_testkit::canary::Canary;
+use skep_testkit::http::{Answer, Api, answer};
+use skep_testkit::wait::PATIENCE;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use crate::stage::{Play, Stage};
+
+/// A site that says what it was sent.
+struct Site {
+    host: String,
+    heard: Arc<Mutex<String>>,
+}
+
+impl Site {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let host = listener.local_addr().unwrap().to_string();
+        let heard = Arc::<Mutex<String>>::default();
+        let hears = Arc::clone(&heard);
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut bytes = vec![0; 64 << 10];
+                let count = stream.read(&mut bytes).await.unwrap();
+                let request = String::from_utf8_lossy(&bytes[..count]).into_owned();
+                hears.lock().unwrap().push_str(&request);
+                let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length:";
+                let answer = format!("{head} {}\r\n\r\n{request}", request.len());
+                let _ = stream.write_all(answer.as_bytes()).await;
+                let _ = stream.shutdown().await;
+            }
+        });
+        Self { host, heard }
+    }
+
+    fn has_heard(&self, text: &str) -> bool {
+        self.heard.lock().unwrap().contains(text)
+    }
+}
+
+async fn put(api: &Api, path: &str, body: &Value) -> Answer {
+    answer(api.request(Method::PUT, path).json(body)).await.unwrap()
+}
+
+/// Agents `main` and `other`, with the same tools and the site in their network.
+async fn stage(site: &Site) -> Stage {
+    let stage = Stage::new().await;
+    for agent in ["main", "other"] {
+        let config = format!(
+            "allowed_tools: ['@vault', '@files', bash, web_fetch]\n\
+             network: {{ private: ['{}'] }}\n",
+            site.host
+        );
+        stage.write(&format!("teams/{agent}/config.yaml"), &config);
+    }
+    stage
+}
+
+/// Lets the model make one call; its result as the model reads it.
+async fn call(stage: &Stage, play: &Play, agent: &str, tool: &str, arguments: Value) -> String {
+    stage.model.push(Reply::call(tool, arguments));
+    stage.model.push(Reply::say("done"));
+    play.ask(agent, "go on").await;
+    let requests = stage.model.requests();
+    let results = requests.last().unwrap().last_tool_results();
+    format!("{:?}", results.last().unwrap())
+}
+
+async fn nowhere(stage: &Stage, mut play: Play, canaries: &[&Canary]) {
+    let mut seen = String::new();
+    for path in [
+        "/api/v1/agents/main/history?view=full&limit=500",
+        "/api/v1/agents/other/history?view=full&limit=500",
+        "/api/v1/vault",
+        "/api/v1/state",
+        "/api/v1/audit?limit=500",
+        "/api/v1/logs?limit=1000",
+        "/api/v1/audit/export",
+    ] {
+        seen.push_str(&play.api().get(path).await.unwrap().text);
+    }
+    play.hive.terminate().unwrap();
+    play.hive.wait(PATIENCE).await.unwrap();
+    seen.push_str(&play.hive.stdout());
+    seen.push_str(&play.hive.stderr());
+    for canary in canaries {
+        assert_eq!(canary.find_in(seen.as_bytes()), None, "{seen}");
+        assert_eq!(canary.find_below(stage.home()).unwrap(), []);
+    }
+}
+
+#[tokio::test]
+async fn attack_a_vault_entry_works_and_is_seen_nowhere() {
+    let site = Site::start().await;
+    let stage = stage(&site).await;
+    let play = stage.run(stage.start().env("SKEP_LOG", "trace")).await;
+    let (api, value) = (play.api(), Canary::new("entry"));
+    let path = "/api/v1/vault/entries/TOKEN?agent=main";
+    let set = put(&api, path, &json!({"value": value.value(), "hosts": [site.host]})).await;
+    assert_eq!(set.status, 204, "{}", set.text);
+    let key = stage.folder().join(".config/skep/key");
+    assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+    let fetch = |name: &str| {
+        let headers = json!({"Authorization": format!("Bearer {{{{vault:{name}}}}}")});
+        json!({"url": format!("http://{}/", site.host), "headers": headers})
+    };
+    // It arrives, and what the site repeats is its name.
+    let said = call(&stage, &play, "main", "web_fetch", fetch("TOKEN")).await;
+    assert!(site.has_heard(&format!("Bearer {}", value.value())), "{said}");
+    assert!(said.contains("Bearer [secret:vault.TOKEN]"), "{said}");
+    let listed = api.get("/api/v1/vault").await.unwrap().json;
+    assert!(listed["entries"][0]["used_at"].is_number(), "{listed}");
+    // Nobody else has it, and nobody is shown it.
+    let said = call(&stage, &play, "other", "web_fetch", fetch("TOKEN")).await;
+    assert!(said.contains("vault_unknown"), "{said}");
+    let said = call(&stage, &play, "main", "vault_get", json!({"key": "TOKEN"})).await;
+    assert!(said.contains("{{vault:TOKEN}}"), "{said}");
+    let own = json!({"key": "TOKEN", "value": "mine-0123456789ab"});
+    let said = call(&stage, &play, "main", "vault_set", own).await;
+    assert!(said.contains("vault_refused"), "{said}");
+    // What a model writes of it does not reach a program or a file.
+    for (tool, arguments) in [
+        ("bash", json!({"command": format!("echo {}", value.value())})),
+        ("write", json!({"file_path": "a.txt", "content": value.value()})),
+        ("write", json!({"file_path": "a.txt", "content": "[secret:anything]"})),
+        ("vault_set", json!({"key": "COPY", "value": "[secret:vault.TOKEN]"})),
+    ] {
+        let said = call(&stage, &play, "main", tool, arguments).await;
+        let refused = said.contains("secret_in_arguments") || said.contains("vault_invalid");
+        assert!(refused, "{tool}: {said}");
+    }
+    // A host outside its list: also one that the agent may reach.
+    put(&api, path, &json!({"hosts": ["other.test"]})).await;
+    let said = call(&stage, &play, "main", "web_fetch", fetch("TOKEN")).await;
+    assert!(said.contains("vault_host"), "{said}");
+    let requests = stage.model.requests();
+    let asked: String = requests.iter().map(|request| request.body.to_string()).collect();
+    let shown = asked.matches(value.value()).count();
+    assert_eq!(shown, 0, "the model was shown it");
+    nowhere(&stage, play, &[&value]).await;
+    // The home alone opens nothing.
+    fs::remove_file(&key).unwrap();
+    let play = stage.up().await;
+    let listed = play.api().get("/api/v1/vault").await.unwrap().json;
+    let problem = listed["entries"][0]["problem"].as_str().unwrap();
+    assert!(problem.starts_with("the key file of the vault is missing"), "{problem}");
+}
+
+#[tokio::test]
+async fn attack_a_value_is_hidden_the_first_time_an_agent_sets_it() {
+    let site = Site::start().await;
+    let stage = stage(&site).await;
+    let play = stage.run(stage.start().env("SKEP_LOG", "trace")).await;
+    let value = Canary::new("own");
+    let mut events = play.api().events("/api/v1/events?since=0").await.unwrap();
+    // Said before the call, too: nobody knew by then.
+    let set = json!({"key": "OWN", "value": value.value()});
+    let text = format!("I keep {} now", value.value());
+    stage.model.push(Reply::new().text(&text).tool("vault_set", set));
+    stage.model.push(Reply::call("vault_get", json!({"key": "OWN"})));
+    stage.model.push(Reply::say("done"));
+    play.ask("main", "keep it").await;
+    // The model reads its own value in this turn; every record has the name.
+    let results = stage.model.requests()[2].last_tool_results();
+    assert!(format!("{results:?}").contains(value.value()), "{results:?}");
+    let said = call(&stage, &play, "main", "vault_list", json!({})).await;
+    assert!(said.contains("OWN: set by this agent"), "{said}");
+    let later = stage.model.requests().last().unwrap().body.to_string();
+    assert!(!later.contains(value.value()), "{later}");
+    assert!(later.contains("[secret:vault.OWN]"), "{later}");
+    let said = call(&stage, &play, "other", "vault_get", json!({"key": "OWN"})).await;
+    assert!(said.contains("vault_unknown"), "{said}");
+    // An agent that is removed takes its entries along.
+    fs::remove_dir_all(stage.home().join("teams/main")).unwrap();
+    let gone = || async {
+        let listed = play.api().get("/api/v1/vault").await.unwrap().json;
+        (listed["entries"] == json!([])).then_some(())
+    };
+    skep_testkit::wait::until_async("the entries to go", PATIENCE, gone).await.unwrap();
+    nowhere(&stage, play, &[&value]).await;
+    // What was told live came from the model before the call; what is kept of it did not.
+    while let Ok(Some(event)) = events.next().await {
+        let told = format!("{event:?}");
+        assert!(event.id.is_none() || value.find_in(told.as_bytes()).is_none(), "{told}");
+    }
+}

@@ -1,0 +1,296 @@
+// Vault & access: names, owners, hosts and uses of the entries, and the tokens. A value is typed
+// here and never shown: the hive does not send it.
+
+import { createSignal, For, Show } from "solid-js";
+import { createStore } from "solid-js/store";
+import { post, put, query, remove, url } from "../api/http";
+import type { TokenInfo, Tokens, VaultEntry, VaultInfo } from "../api/types";
+import { clock, plural } from "../text/format";
+import { inert } from "../text/visible";
+import { usePage } from "./context";
+import { Confirm, Dialog } from "./Dialog";
+import { createAction, createReading } from "./hooks";
+import { Notice, PageBody, Problem, Section, Select, Unavailable } from "./parts";
+
+export function Vault() {
+  const [changed, setChanged] = createSignal(0);
+  const stale = () => setChanged(changed() + 1);
+  const vault = createReading<VaultInfo>(() => "/vault", changed);
+  const [edited, edit] = createSignal<VaultEntry | "new">();
+  const [rotating, setRotating] = createSignal(false);
+  const action = createAction();
+  const text = () => {
+    const { entries = [], key, key_file: file = "" } = vault.latest ?? {};
+    const sealed = key ? `sealed with the key ${key} in ${file}` : "no key yet";
+    return `${entries.length === 1 ? "1 entry" : `${entries.length} entries`}, ${sealed}.`;
+  };
+  const inFiles = () => vault.latest?.in_files.length ?? 0;
+  return (
+    <PageBody
+      title="Vault & access"
+      text={text()}
+      beside={
+        <>
+          <button class="btn bare hide-s" onClick={() => setRotating(true)}>
+            Rotate vault key…
+          </button>
+          <button class="btn" onClick={() => edit("new")}>
+            Add entry
+          </button>
+        </>
+      }
+    >
+      <div class="vault">
+        <Notice text={vault.error ?? vault.latest?.problem ?? action.problem()} marked />
+        <Show when={inFiles()}>
+          <div class="notice" role="status">
+            <span class="grow">
+              {plural(inFiles(), "profile")} with a key in plain text in{" "}
+              <code>keys.env</code> or <code>providers.yaml</code>.
+            </span>
+            <button
+              class="btn"
+              aria-disabled={action.busy()}
+              onClick={() => void action.run(() => post("/vault/move", {}).then(stale))}
+            >
+              Move to vault
+            </button>
+          </div>
+        </Show>
+        <Section id="entries-h" title="Entries">
+          <Entries of={vault.latest?.entries ?? []} edit={edit} />
+          <p class="small faint">
+            Agents use an entry by its name and never see the value. In a terminal:{" "}
+            <code>skep vault set NAME</code>
+          </p>
+        </Section>
+        <TokenList />
+      </div>
+      <Show when={edited()} keyed>
+        {(entry) => (
+          <EntryForm
+            entry={entry === "new" ? undefined : entry}
+            close={() => edit(undefined)}
+            saved={stale}
+          />
+        )}
+      </Show>
+      <Show when={rotating()}>
+        <Confirm
+          label="Rotate vault key"
+          title="Rotate the vault key?"
+          acts={[["Rotate", () => post("/vault/rotate", {}).then(stale)]]}
+          close={() => setRotating(false)}
+        >
+          Every entry is sealed with a new key. The old key stays in{" "}
+          {inert(vault.latest?.key_file ?? "its file")}: other homes and backups may need it.
+        </Confirm>
+      </Show>
+    </PageBody>
+  );
+}
+
+function Entries(props: { of: VaultEntry[]; edit: (entry: VaultEntry) => void }) {
+  const uses = (entry: VaultEntry) => {
+    const by = entry.secret ? undefined : "set by the agent";
+    const profiles = entry.profiles.length ? `profile ${entry.profiles.join(", ")}` : undefined;
+    return [profiles, by, entry.problem].filter(Boolean).join(" · ");
+  };
+  return (
+    <table class="tbl stack">
+      <thead>
+        <tr>
+          <th>Name</th>
+          <th>Scope</th>
+          <th>Allowed hosts</th>
+          <th class="num">Last use</th>
+          <th class="num">Set</th>
+          <th>
+            <span class="sr">Actions</span>
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        <For each={props.of} fallback={<tr><td colspan="6">No entries yet.</td></tr>}>
+          {(entry) => (
+            <tr>
+              <td class="full">
+                <code>{inert(entry.name)}</code>{" "}
+                <span class="small faint">{inert(uses(entry))}</span>
+              </td>
+              <td>{inert(entry.agent ?? "hive")}</td>
+              <td>{inert(entry.hosts.join(", ") || "no hosts")}</td>
+              <td class="num muted">
+                {entry.used_at ? `used ${clock(entry.used_at)}` : "never used"}
+              </td>
+              <td class="num faint hide-s">{clock(entry.set_at)}</td>
+              <td>
+                <button
+                  class="btn"
+                  aria-label={`Edit ${entry.name} of ${entry.agent ?? "the hive"}`}
+                  onClick={() => props.edit(entry)}
+                >
+                  Edit…
+                </button>
+              </td>
+            </tr>
+          )}
+        </For>
+      </tbody>
+    </table>
+  );
+}
+
+const HIVE = "Whole hive";
+
+function EntryForm(props: {
+  /** Nothing: a new one. */
+  entry: VaultEntry | undefined;
+  close: () => void;
+  saved: () => void;
+}) {
+  const { hive } = usePage();
+  const action = createAction();
+  const { entry } = props;
+  const hosts = entry?.hosts.join("\n") ?? "";
+  const [form, set] = createStore({ name: "", scope: entry?.agent ?? HIVE, value: "", hosts });
+  const agents = () => (hive.state.snapshot?.agents ?? []).map(({ name }) => name);
+  const path = () => {
+    const agent = form.scope === HIVE ? undefined : form.scope;
+    return url`/vault/entries/${entry?.name ?? form.name.trim()}` + query({ agent });
+  };
+  const done = () => {
+    set("value", "");
+    props.saved();
+    props.close();
+  };
+  function save(): Promise<void> {
+    const listed = form.hosts.split(/[\s,]+/).filter(Boolean);
+    const value = form.value || undefined;
+    return put(path(), { value, hosts: listed }).then(done);
+  }
+  return (
+    <Dialog class="entry" label={entry ? `Edit ${entry.name}` : "Add entry"} close={props.close}>
+      <h2>{entry ? inert(entry.name) : "Add entry"}</h2>
+      <form
+        class="form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void action.run(save);
+        }}
+      >
+        <Show when={!entry}>
+          <label for="entry-name">Name</label>
+          <input
+            class="field mono"
+            id="entry-name"
+            autocomplete="off"
+            spellcheck={false}
+            value={form.name}
+            onInput={(event) => set("name", event.currentTarget.value)}
+          />
+          <label for="entry-scope">Scope</label>
+          <Select
+            id="entry-scope"
+            of={[HIVE, ...agents()]}
+            words={(one) => (one === HIVE ? one : `Agent ${one}`)}
+            chosen={form.scope}
+            choose={(scope) => set("scope", scope)}
+          />
+        </Show>
+        <label for="entry-value">{entry ? "New value" : "Value"}</label>
+        <input
+          class="field"
+          id="entry-value"
+          type="password"
+          autocomplete="off"
+          placeholder={entry ? "Unchanged" : "Paste the value"}
+          value={form.value}
+          onInput={(event) => set("value", event.currentTarget.value)}
+        />
+        <p class="hint">Encrypted on the server. It cannot be shown again.</p>
+        <label for="entry-hosts">Allowed hosts, one per line</label>
+        <textarea
+          class="field mono"
+          id="entry-hosts"
+          rows={2}
+          value={form.hosts}
+          onInput={(event) => set("hosts", event.currentTarget.value)}
+        />
+        <p class="hint">Empty: not usable in web_fetch. Redirects to other hosts are refused.</p>
+        <div class="acts">
+          <button class="btn go" aria-disabled={action.busy()}>
+            Save
+          </button>
+          <button type="button" class="btn bare" onClick={props.close}>
+            Cancel
+          </button>
+          <Show when={entry}>
+            <button
+              type="button"
+              class="btn bare stop"
+              aria-disabled={action.busy()}
+              onClick={() => void action.run(() => remove(path()).then(done))}
+            >
+              Delete
+            </button>
+          </Show>
+          <Unavailable />
+        </div>
+        <Problem text={action.problem()} />
+      </form>
+    </Dialog>
+  );
+}
+
+function TokenList() {
+  const [changed, setChanged] = createSignal(0);
+  const list = createReading<Tokens>(() => "/tokens", changed);
+  const [revoked, setRevoked] = createSignal<TokenInfo>();
+  const revoke = ({ id }: TokenInfo) =>
+    remove(url`/tokens/${id}`).then(() => setChanged(changed() + 1));
+  const valid = () => (list.latest?.tokens ?? []).filter((token) => token.revoked_at == null);
+  return (
+    <Section id="tokens-h" title="Tokens">
+      <Notice text={list.error} />
+      <ul class="profiles">
+        <For each={valid()}>
+          {(token) => (
+            <li>
+              <div class="row">
+                <b>{inert(token.name)}</b>
+                <span class="grow clip faint">
+                  {token.role}
+                  {inert(token.prefix ?? token.agent ?? "").replace(/^(?=.)/, " ")}, made{" "}
+                  {clock(token.created_at)}
+                </span>
+                <button
+                  class="btn"
+                  aria-label={`Revoke ${token.name}`}
+                  onClick={() => setRevoked(token)}
+                >
+                  Revoke…
+                </button>
+              </div>
+            </li>
+          )}
+        </For>
+      </ul>
+      <p class="small faint">
+        New tokens are made in a terminal: <code>skep token new NAME --role user</code>
+      </p>
+      <Show when={revoked()} keyed>
+        {(token) => (
+          <Confirm
+            label="Revoke token"
+            title={`Revoke ${token.name}?`}
+            acts={[["Revoke", () => revoke(token)]]}
+            close={() => setRevoked(undefined)}
+          >
+            Whoever uses it is signed out at once. This cannot be undone.
+          </Confirm>
+        )}
+      </Show>
+    </Section>
+  );
+}
