@@ -67,23 +67,22 @@ pub struct CarriedSecrets {
 }
 
 impl CarriedSecrets {
-    /// Whether what of them is still in the request may go to its address.
-    fn check(&self, hop: &Hop) -> Result<(), FetchError> {
+    /// Why what of them is still in the request may not go to its address.
+    fn refusal(&self, hop: &Hop) -> Option<FetchError> {
         let in_headers = self.headers.iter().any(|name| hop.headers.contains_key(name));
-        if !in_headers && !(self.in_body && hop.with_body) {
-            return Ok(());
+        let in_body = self.in_body && hop.with_body;
+        if !in_headers && !in_body {
+            return None;
         }
         let (host, port) = (hop.address.host(), hop.address.port());
         let listed = |hosts: &Vec<HostEntry>| hosts.iter().any(|entry| entry.lists(host, port));
         if !self.hosts.iter().all(listed) {
-            return Err(FetchError::SecretHost { address: hop.address.clone() });
+            return Some(FetchError::SecretHost { address: hop.address.clone() });
         }
         // Inside an own network somebody chose to do without.
         let own = matches!(host, Host::Address(it) if kind_of(*it) != AddressKind::Public);
-        match self.hosts.is_empty() || hop.address.is_https() || own {
-            true => Ok(()),
-            false => Err(FetchError::SecretPlain { address: hop.address.clone() }),
-        }
+        let is_plain = !self.hosts.is_empty() && !hop.address.is_https() && !own;
+        is_plain.then(|| FetchError::SecretPlain { address: hop.address.clone() })
     }
 }
 
@@ -210,7 +209,9 @@ impl Egress {
                     source,
                     redirects,
                 })?;
-            secrets.check(&hop)?;
+            if let Some(error) = secrets.refusal(&hop) {
+                return Err(error);
+            }
             let sent = self.client().send(rendered(&hop, &body));
             let response = within(Some(deadline), sent)
                 .await

@@ -295,7 +295,7 @@ impl Vault {
         let _changing = self.changing.lock().await;
         let place = self.place.as_ref().ok_or(VaultError::NoPlace)?;
         let before = read_keys(Some(place), &self.home);
-        let known = self.read().keys.as_ref().ok().and_then(|keys| newest(keys));
+        let known = self.read().keys.as_ref().ok().and_then(newest);
         let keys = match before {
             // Somebody added a key: this is the one to go over to.
             Ok(keys) if known.is_some() && newest(&keys) != known => keys,

@@ -163,7 +163,7 @@ async fn vault_an_entry_goes_to_its_hosts_alone() {
     let body = json!({"method": "POST", "body": "key={{vault:TOKEN}}&x=1"});
     let sent = fetch(&mine, "/", body.clone()).await;
     assert!(!sent.is_error && mine.has_heard(&format!("key={value}&x=1")), "{sent:?}");
-    assert_eq!(hands.vault.list()[1].row.used_at.is_some(), true, "its use is on record");
+    assert!(hands.vault.list()[1].row.used_at.is_some(), "its use is on record");
     // And nowhere else: not directly, not over a redirect, whatever header carries it.
     let away = format!("/to?http://{}/", host(&other));
     let refused = [

@@ -121,9 +121,9 @@ impl Turn {
     }
 
     /// Keeps and tells what the engine said; gives back its end.
-    pub(super) fn hear(&self, state: &mut TurnState, event: EngineEvent) -> Option<TurnEnd> {
+    pub(super) fn hear(&self, state: &mut TurnState, mut event: EngineEvent) -> Option<TurnEnd> {
         let mut end = None;
-        let event = self.without_secret_arguments(state, event);
+        self.hold_secret_arguments(state, &mut event);
         for event in state.redactor.take(event) {
             match event {
                 EngineEvent::End(how) => end = Some(how),
@@ -139,18 +139,13 @@ impl Turn {
     }
 
     /// What a tool declares as secret is in no event and no row, also where nobody knew of it.
-    pub(super) fn without_secret_arguments(
-        &self,
-        state: &mut TurnState,
-        mut event: EngineEvent,
-    ) -> EngineEvent {
+    pub(super) fn hold_secret_arguments(&self, state: &mut TurnState, event: &mut EngineEvent) {
         if let EngineEvent::ToolCall { name, arguments, .. }
-        | EngineEvent::OwnCall { name, arguments, .. } = &mut event
+        | EngineEvent::OwnCall { name, arguments, .. } = event
         {
             let (held, of) = (&self.env.gate.secrets, (&*self.snapshot.toolbox, &*self.agent));
             state.said_secret |= held.take(&self.lease.turn, of, name, arguments);
         }
-        event
     }
 
     pub(super) fn keep(&self, state: &mut TurnState, event: EngineEvent) {
@@ -208,7 +203,7 @@ impl Turn {
             return Err(Lost::Refused("the engine asked for calls it did not say".to_owned()));
         };
         let calls = step::plan(self, &body);
-        match step::run(self, state, Some(step::new_message(body)), calls).await? {
+        match Box::pin(step::run(self, state, Some(step::new_message(body)), calls)).await? {
             StepEnd::Done(mut rows) => {
                 self.fill_files(&mut rows).await?;
                 self.env.gate.secrets.reveal(&self.lease.turn, &mut rows);

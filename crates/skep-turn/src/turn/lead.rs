@@ -145,7 +145,7 @@ impl Turn {
             } else if let Some(calls) = open {
                 let end = match calls.iter().any(|call| call.own) {
                     true => self.close_engine_calls(state, calls).await?,
-                    false => step::run(self, state, None, calls).await?,
+                    false => Box::pin(step::run(self, state, None, calls)).await?,
                 };
                 match end {
                     StepEnd::Parked => return Ok(()),

@@ -251,9 +251,9 @@ impl Turn {
         run: &mut OwnRun,
         event: Option<EngineEvent>,
     ) -> Result<Flow, Lost> {
-        let Some(event) = event else { return Ok(Flow::Crashed) };
+        let Some(mut event) = event else { return Ok(Flow::Crashed) };
         let mut flow = Flow::On;
-        let event = self.without_secret_arguments(state, event);
+        self.hold_secret_arguments(state, &mut event);
         for event in state.redactor.take(event) {
             match event {
                 EngineEvent::End(TurnEnd::Finished) => {

@@ -102,7 +102,7 @@ impl Turn {
         for planned in &mut calls {
             planned.decision.clone_from(&decision);
         }
-        match step::run(self, state, Some(step::new_message(body)), calls).await? {
+        match Box::pin(step::run(self, state, Some(step::new_message(body)), calls)).await? {
             StepEnd::Parked => Ok(Some(())),
             StepEnd::Ended { request, open } => self.end(state, request, open).await.map(Some),
             StepEnd::Done(_) => {

@@ -233,7 +233,7 @@ impl Turn {
             folder: Some(self.agent.folder.clone()),
             sandbox: self.agent.sandbox,
             network: self.live_network(),
-            reach: self.reach(call),
+            reach: self.reach(&call.id),
             turn: self.lease.turn.clone(),
             call: call.id.clone(),
             decision,
