@@ -19,10 +19,13 @@ use serde_json::Value;
 mod decode;
 mod formats;
 mod forms;
+mod marker;
 mod stream;
 
 use decode::DecodedLevel;
 pub use formats::issuers;
+use marker::MARK;
+pub use marker::marker;
 pub use stream::Stream;
 
 /// Shorter ones would be found in ordinary text.
@@ -138,7 +141,10 @@ impl Scrubber {
     pub fn names(&self, text: &str) -> Vec<(usize, String)> {
         let table = self.table();
         let found = table.view(text, Formats::Found).all();
-        found.into_iter().map(|found| (found.start, name(found.marker).to_owned())).collect()
+        found
+            .into_iter()
+            .map(|found| (found.start, marker::name(found.marker).to_owned()))
+            .collect()
     }
 
     /// As [`Self::clean`], without a copy where there is nothing to replace.
@@ -173,9 +179,6 @@ impl Scrubber {
     }
 }
 
-/// How every marker begins.
-const MARK: &str = "[secret:";
-
 /// Whether a text of the value holds what may be the marker of a secret, known or not.
 pub fn has_json_mark(value: &Value) -> bool {
     any_text(value, &has_mark)
@@ -194,15 +197,6 @@ fn any_text(value: &Value, holds: &impl Fn(&str) -> bool) -> bool {
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
-}
-
-/// What stands in the place of a secret.
-pub fn marker(name: &str) -> String {
-    format!("{MARK}{name}]")
-}
-
-fn name(marker: &str) -> &str {
-    marker.strip_prefix(MARK).and_then(|name| name.strip_suffix(']')).unwrap_or(marker)
 }
 
 /// What becomes of secrets that are not known and look like one.

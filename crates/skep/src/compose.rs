@@ -120,8 +120,7 @@ pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result
     let governance = Governance::at(&home.settings_history());
     let mut offer = extras.offer;
     let egress = way_out(address);
-    let limits = &loaded.settings.limits;
-    offer.tools.extend(built_in(&home, limits, &governance, &egress, &vault));
+    offer.tools.extend(built_in(&home, &loaded.settings.limits, &governance, &egress, &vault));
     let parts = Parts {
         run: home.run(),
         // One process at a time works on a home: the name is the same for each.

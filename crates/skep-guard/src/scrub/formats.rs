@@ -10,12 +10,12 @@ use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, Input};
 
-use super::{MARK, marker};
+use super::marker::{MARK, marker};
 
 mod private_key;
 mod rules;
 
-use rules::{FormatRule, Letters, Part};
+use rules::{BodyPart, FormatRule, Letters};
 
 /// What stands in brackets for a secret that was known by its format begins so.
 pub(super) const NAME: &str = "format.";
@@ -217,14 +217,16 @@ impl FormatRule {
         for part in &self.parts {
             let ahead = &rest[at..];
             match part {
-                Part::Text(text) if ahead.starts_with(text.as_bytes()) => at += text.len(),
-                Part::Text(text) if text.as_bytes().starts_with(ahead) => return Body::Open(None),
-                Part::Text(_) => return Body::Other,
-                Part::Gap => {
+                BodyPart::Text(text) if ahead.starts_with(text.as_bytes()) => at += text.len(),
+                BodyPart::Text(text) if text.as_bytes().starts_with(ahead) => {
+                    return Body::Open(None);
+                }
+                BodyPart::Text(_) => return Body::Other,
+                BodyPart::Gap => {
                     at += ahead.iter().take(GAP).take_while(|byte| rules::is_gap(**byte)).count();
                     value = at;
                 }
-                Part::Of(letters) => {
+                BodyPart::Of(letters) => {
                     let count = letters.count(ahead.iter());
                     at += count;
                     last = letters.classes;

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use super::rules::{self, FormatRule, Letters, Part};
+use super::rules::{self, BodyPart, FormatRule, Letters};
 use super::*;
 use crate::scrub::{Scrubber, Stream};
 
@@ -45,9 +45,9 @@ fn sample(rule: &FormatRule, begin: &'static str, numbers: &mut Numbers) -> Samp
     sample.text.clone_from(&sample.public);
     for part in &rule.parts {
         match part {
-            Part::Text(text) => sample.text.push_str(text),
-            Part::Of(letters) => sample.text.push_str(&numbers.letters(*letters)),
-            Part::Gap => {
+            BodyPart::Text(text) => sample.text.push_str(text),
+            BodyPart::Of(letters) => sample.text.push_str(&numbers.letters(*letters)),
+            BodyPart::Gap => {
                 sample.kept = std::mem::take(&mut sample.text) + "=";
                 sample.public.clear();
             }
@@ -84,13 +84,13 @@ fn every_line_of_the_table_is_a_rule() {
             .parts
             .iter()
             .map(|part| match part {
-                Part::Of(letters) => letters.least,
-                Part::Text(text) => text.len(),
-                Part::Gap => 0,
+                BodyPart::Of(letters) => letters.least,
+                BodyPart::Text(text) => text.len(),
+                BodyPart::Gap => 0,
             })
             .sum();
         for begin in &rule.begins {
-            let is_named = rule.parts.iter().any(|part| matches!(part, Part::Gap));
+            let is_named = rule.parts.iter().any(|part| matches!(part, BodyPart::Gap));
             let run = begin.len() + if is_named { 0 } else { least };
             let gapless = is_named && begin.len() + 1 + least >= SHORTEST_RUN;
             assert!(run >= SHORTEST_RUN || gapless, "{} {begin}: {run}", rule.name);
@@ -161,7 +161,8 @@ fn placeholders_and_halves_stay() {
         "highp_abcdefghijklmnopqrstuvwxyz0123456789",
         "-----BEGIN PRIVATE KEY-----",
         "-----BEGIN PRIVATE KEY-----\n...\n-----END PRIVATE KEY-----",
-        "-----BEGIN CERTIFICATE-----\nMIIBszCCAVmgAwIBAgIUJ0v3b2Z0d2FyZSBpcyBuaWNlMAoGCCqG\n-----END CERTIFICATE-----",
+        "-----BEGIN CERTIFICATE-----\nMIIBszCCAVmgAwIBAgIUJ0v3b2Z0d2FyZSBpcyBuaWNl\n\
+         -----END CERTIFICATE-----",
         "[secret:format.github-token]",
     ] {
         assert_eq!(scrubber.clean(text), text);
@@ -187,7 +188,12 @@ fn benign_strings_stay() {
             n.below(99)
         ));
         texts.push(format!("data:image/png;base64,iVBORw0KGgo{}=", n.of(BASE64, 4000)));
-        texts.push(format!("!function(e,t){{var n=e.sk_{},r=\"{}\";return n.prototype.api_key=r.access-1}}(a.b,c.d.e.f.g.h)", n.of(BASE62, 6), n.of(BASE62, 21)));
+        texts.push(format!(
+            "!function(e,t){{var n=e.sk_{},r=\"{}\";return n.prototype.api_key=r.access-1}}\
+             (a.b,c.d.e.f.g.h)",
+            n.of(BASE62, 6),
+            n.of(BASE62, 21)
+        ));
         texts.push(format!(
             "https://cdn.example.org/assets/index-{}.js?v={}#key-{}",
             n.of(BASE62, 8),

@@ -426,7 +426,7 @@ async fn network_a_program_has_64_connections_and_others_wait() {
          try:\n  more.recv(9)\n  print('65 at once')\nexcept TimeoutError:\n  print('waits')\n\
          rows = [row.split() for row in open('/proc/net/tcp')]\n\
          here = [r for r in rows if r[1].endswith(':%04X' % {0}) and r[3] == '01']\n\
-         print(len([r for r in here if r[9] != '0']))\n\
+         print(len({{r[2] for r in here if r[9] != '0'}}))\n\
          for s in flood:\n  s.close()\n\
          more.settimeout(20)\nheld.pop().close()\nprint(more.recv(8).decode())",
         site.port()

@@ -1,5 +1,5 @@
-//! `skep secrets scan`: which files and rows of a home hold a key or token in the clear, and who can
-//! make it void. Never shows one.
+//! `skep secrets scan`: which files and rows of a home hold a key or token in the clear, and who
+//! can make it void. Never shows one.
 
 use std::fs;
 use std::io;

@@ -8,10 +8,10 @@ pub(super) struct FormatRule {
     pub begins: Vec<&'static str>,
     /// Letters that stand before the fixed ones.
     pub before: Option<Letters>,
-    pub parts: Vec<Part>,
+    pub parts: Vec<BodyPart>,
 }
 
-pub(super) enum Part {
+pub(super) enum BodyPart {
     Text(&'static str),
     Of(Letters),
     /// What stands between a name and its value.
@@ -81,16 +81,16 @@ pub(super) fn lines() -> impl Iterator<Item = &'static str> {
 fn rule(line: &'static str) -> Option<FormatRule> {
     let [name, issuer, before, begins, parts]: [&str; 5] =
         line.split('|').map(str::trim).collect::<Vec<_>>().try_into().ok()?;
-    let parts: Option<Vec<Part>> = parts.split(' ').map(part).collect();
+    let parts: Option<Vec<BodyPart>> = parts.split(' ').map(part).collect();
     let before = if before.is_empty() { None } else { Some(letters(before)?) };
     Some(FormatRule { name, issuer, begins: begins.split(' ').collect(), before, parts: parts? })
 }
 
-fn part(word: &'static str) -> Option<Part> {
+fn part(word: &'static str) -> Option<BodyPart> {
     match word.strip_prefix('\'') {
-        Some(text) => text.strip_suffix('\'').map(Part::Text),
-        None if word == "gap" => Some(Part::Gap),
-        None => letters(word).map(Part::Of),
+        Some(text) => text.strip_suffix('\'').map(BodyPart::Text),
+        None if word == "gap" => Some(BodyPart::Gap),
+        None => letters(word).map(BodyPart::Of),
     }
 }
 
