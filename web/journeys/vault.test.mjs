@@ -62,6 +62,9 @@ test("secrets are moved out of files, and a token is revoked", async (t) => {
     const { hive, page } = await withModel(browser, t, {}, {}, profiles);
     await hive.skep("token", "new", "laptop");
     await page.goto(`${hive.url}/#/vault`);
+    await press(page, "Scan now");
+    await rows(page).filter({ hasText: "providers.yaml" }).waitFor();
+    await picture(page, "vault-scan");
     await press(page, "Move to vault");
     const moved = rows(page).filter({ hasText: "profile.other.api_key" });
     await moved.filter({ hasText: "profile other" }).waitFor();
@@ -69,5 +72,7 @@ test("secrets are moved out of files, and a token is revoked", async (t) => {
     await press(page, "Revoke");
     await page.getByRole("button", { name: "Revoke laptop" }).waitFor({ state: "detached" });
     assert.ok(!hive.read("providers.yaml").includes(OTHER));
+    await press(page, "Scan now");
+    await page.getByText("Nothing found in").waitFor();
     faultless(page);
 });

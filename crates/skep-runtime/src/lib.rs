@@ -14,7 +14,7 @@ mod views;
 
 pub use door::{
     DraftedProfile, FileWriters, MoveSecrets, PrepareProfile, ProfileDraft, PutInForce, Refresh,
-    RemoveProfile, RuleDraft, WriteRules,
+    RemoveProfile, RuleDraft, ScanFiles, WriteRules,
 };
 pub use hive::{Hive, HiveError, Parts, SettingsChange};
 pub use people::browsers::SignedIn;

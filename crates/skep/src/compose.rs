@@ -36,6 +36,7 @@ use crate::home::{KnownNames, LoadedHome};
 use crate::profile_draft;
 use crate::reload;
 use crate::rule_writer;
+use crate::secret_scan;
 use crate::start_notice::{self, StartNotice};
 use crate::vault_move;
 use crate::vendors::Vendors;
@@ -201,6 +202,7 @@ fn writers(home: &Home, governance: Arc<Governance>, applier: &Arc<Applier>) -> 
         no_profile: profile_draft::remover(Arc::clone(applier)),
         move_secrets: vault_move::mover(Arc::clone(applier)),
         refresh: vault_move::refresher(Arc::clone(applier)),
+        scan: secret_scan::scanner(home),
     }
 }
 

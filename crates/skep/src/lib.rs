@@ -13,6 +13,7 @@ mod log;
 mod profile_draft;
 mod reload;
 mod rule_writer;
+mod secret_scan;
 mod start_notice;
 mod vault_move;
 mod vendors;

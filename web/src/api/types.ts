@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum df100839113ac203.
+// Do not edit; checksum f7cff7c4ae1abe33.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -1143,6 +1143,18 @@ export interface Looked {
   why: string;
 }
 
+/** A secret in the clear, without its value. */
+export interface LooseSecret {
+  /** The file from the home on, or the database. */
+  file: string;
+  /** The line in a file, or the table, row and column. */
+  place: string;
+  /** Which secret, or which format. */
+  secret: string;
+  /** Who can make it void. */
+  rotate: string;
+}
+
 export interface MadeLink {
   /** Opens the dashboard and signs in, once, within ten minutes. */
   link: string;
@@ -1549,6 +1561,15 @@ export interface SearchPage {
   before?: number | null;
   /** How many messages the index does not know yet, after an upgrade; else absent. */
   unindexed?: number | null;
+}
+
+/** What was found in files and rows of the home. */
+export interface SecretScan {
+  /** How many files were read. */
+  files: number;
+  found: LooseSecret[];
+  /** What was not read, and why. */
+  skipped: string[];
 }
 
 /** One server-sent event, for the OpenAPI document. */

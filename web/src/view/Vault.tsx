@@ -4,7 +4,7 @@
 import { createSignal, For, Show } from "solid-js";
 import { createStore } from "solid-js/store";
 import { post, put, query, remove, url } from "../api/http";
-import type { TokenInfo, Tokens, VaultEntry, VaultInfo } from "../api/types";
+import type { SecretScan, TokenInfo, Tokens, VaultEntry, VaultInfo } from "../api/types";
 import { clock, plural } from "../text/format";
 import { inert } from "../text/visible";
 import { usePage } from "./context";
@@ -64,6 +64,7 @@ export function Vault() {
             <code>skep vault set NAME</code>
           </p>
         </Section>
+        <Scan />
         <TokenList />
       </div>
       <Show when={edited()} keyed>
@@ -240,6 +241,65 @@ function EntryForm(props: {
         <Problem text={action.problem()} />
       </form>
     </Dialog>
+  );
+}
+
+function Scan() {
+  const action = createAction();
+  const [scan, setScan] = createSignal<SecretScan>();
+  return (
+    <Section id="scan-h" title="Secrets in plain text">
+      <div class="row">
+        <p class="grow small faint">
+          Searches the files and the database of this hive for keys and tokens.
+        </p>
+        <button
+          class="btn"
+          aria-disabled={action.busy()}
+          onClick={() => void action.run(() => post<SecretScan>("/secrets/scan", {}).then(setScan))}
+        >
+          {action.busy() ? "Scanning…" : "Scan now"}
+        </button>
+      </div>
+      <Problem text={action.problem()} />
+      <Show when={scan()} keyed>
+        {({ files, found, skipped }) => (
+          <>
+            <p role="status">
+              {found.length ? plural(found.length, "secret") : "Nothing found"} in{" "}
+              {plural(files, "file")} and the database.
+            </p>
+            <Show when={found.length}>
+              <table class="tbl stack">
+                <thead>
+                  <tr>
+                    <th>File</th>
+                    <th>Line or row</th>
+                    <th>Secret</th>
+                    <th>Replaced by</th>
+                  </tr>
+                </thead>
+                <tbody>
+                  <For each={found}>
+                    {(one) => (
+                      <tr>
+                        <td class="full">
+                          <code>{inert(one.file)}</code>
+                        </td>
+                        <td>{inert(one.place)}</td>
+                        <td>{inert(one.secret)}</td>
+                        <td>{inert(one.rotate)}</td>
+                      </tr>
+                    )}
+                  </For>
+                </tbody>
+              </table>
+            </Show>
+            <Notice text={skipped.length ? `Not read: ${skipped.join("; ")}` : undefined} />
+          </>
+        )}
+      </Show>
+    </Section>
   );
 }
 

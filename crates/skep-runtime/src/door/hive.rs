@@ -13,7 +13,7 @@ use skep_core::provider::Provider;
 use skep_core::settings::Profile;
 use skep_guard::scrub::Secret;
 
-use super::{MessageFailure, WriteRules};
+use super::{MessageFailure, SecretScan, WriteRules};
 
 /// unchecked → running → whole | damaged | unchecked (it could not be done, or the hive stopped).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
@@ -119,11 +119,15 @@ pub type MoveSecrets =
 /// Puts the files in force once more, with what the vault holds by now.
 pub type Refresh = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
-/// What changes files of the home. Whoever composes the program knows the files.
+/// Looks for secrets in the files of the home.
+pub type ScanFiles = Arc<dyn Fn() -> BoxFuture<'static, SecretScan> + Send + Sync>;
+
+/// What reads and changes files of the home. Whoever composes the program knows the files.
 pub struct FileWriters {
     pub rules: WriteRules,
     pub profile: PrepareProfile,
     pub no_profile: RemoveProfile,
     pub move_secrets: MoveSecrets,
     pub refresh: Refresh,
+    pub scan: ScanFiles,
 }

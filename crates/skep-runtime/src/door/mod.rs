@@ -14,7 +14,7 @@ pub use approvals::{
 };
 pub use hive::{
     DraftedProfile, FileWriters, IntegrityInfo, MoveSecrets, PrepareProfile, ProfileDraft,
-    ProviderInfo, ProviderTry, Reached, Refresh, RemoveProfile,
+    ProviderInfo, ProviderTry, Reached, Refresh, RemoveProfile, ScanFiles,
 };
 pub use sessions::{
     AttachmentSum, ForkWish, ForkedFrom, HistoryForm, ImportReport, SearchHit, SearchPage,
@@ -22,7 +22,7 @@ pub use sessions::{
 };
 
 pub use turns::{TurnOutcome, TurnOutcomeState};
-pub use vault::{VaultEntry, VaultInfo, VaultRotation, VaultWish};
+pub use vault::{LooseSecret, SecretScan, VaultEntry, VaultInfo, VaultRotation, VaultWish};
 pub use workspace::{FileChange, FileChanges, WorkspaceEntry, WorkspaceItem, WorkspaceKind};
 
 use serde::Serialize;

@@ -5,7 +5,8 @@ use utoipa::ToSchema;
 
 use skep_core::Millis;
 use skep_core::ids::AgentName;
-use skep_guard::scrub::Secret;
+use skep_guard::scrub::{self, Secret};
+use skep_store::StoredText;
 
 /// The vault without its values.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -67,4 +68,48 @@ pub struct VaultRotation {
     /// How many entries were sealed with it.
     pub entries: usize,
     pub key_file: String,
+}
+
+/// What was found in files and rows of the home.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct SecretScan {
+    /// How many files were read.
+    pub files: usize,
+    pub found: Vec<LooseSecret>,
+    /// What was not read, and why.
+    pub skipped: Vec<String>,
+}
+
+/// A secret in the clear, without its value.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct LooseSecret {
+    /// The file from the home on, or the database.
+    pub file: String,
+    /// The line in a file, or the table, row and column.
+    pub place: String,
+    /// Which secret, or which format.
+    pub secret: String,
+    /// Who can make it void.
+    pub rotate: String,
+}
+
+impl LooseSecret {
+    pub fn new(file: String, place: String, secret: String) -> Self {
+        let kind = secret.strip_prefix("format.");
+        let rotate = match kind.and_then(|kind| scrub::issuers().get(kind).copied()) {
+            Some(issuer) => issuer.to_owned(),
+            None => format!("whoever gave {secret}, then in the configuration"),
+        };
+        Self { file, place, secret, rotate }
+    }
+
+    /// Those in a row of the database.
+    pub fn in_row(stored: &StoredText<'_>) -> Vec<Self> {
+        let known = scrub::known();
+        let found = known.names(stored.text).into_iter().map(|(_, secret)| {
+            let place = format!("{} {} {}", stored.table, known.clean(stored.row), stored.column);
+            Self::new("run/skep.db".to_owned(), place, secret)
+        });
+        found.collect()
+    }
 }

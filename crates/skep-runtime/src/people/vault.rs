@@ -7,9 +7,10 @@ use skep_guard::clock;
 use skep_guard::vault::{NewVaultEntry, VaultError};
 
 use crate::door::{
-    DoorError, ErrorKind, FileWriters, VaultEntry, VaultInfo, VaultRotation, VaultWish,
+    DoorError, ErrorKind, FileWriters, LooseSecret, SecretScan, VaultEntry, VaultInfo,
+    VaultRotation, VaultWish,
 };
-use crate::hive::Hive;
+use crate::hive::{Hive, door_error};
 
 /// How profiles say that their key stands in a file.
 const IN_FILES: [&str; 2] = ["keys.env", "written out in providers.yaml"];
@@ -116,6 +117,15 @@ impl Hive {
         let FileWriters { move_secrets, .. } = self.writers()?;
         let moved = move_secrets(by.to_string()).await;
         moved.map_err(|why| DoorError::new(ErrorKind::Conflict, "not_moved", why))
+    }
+
+    /// Where files and rows of the home hold a secret in the clear.
+    pub async fn scan_secrets(&self) -> Result<SecretScan, DoorError> {
+        let FileWriters { scan, .. } = self.writers()?;
+        let mut scan = scan().await;
+        let rows = self.shared.store.each_text(LooseSecret::in_row).await;
+        scan.found.extend(rows.map_err(door_error)?);
+        Ok(scan)
     }
 
     async fn vault_owner(&self, agent: Option<&AgentName>) -> Result<i64, DoorError> {

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use skep_guard::scrub::Secret;
-use skep_runtime::door::{VaultInfo, VaultRotation, VaultWish};
+use skep_runtime::door::{SecretScan, VaultInfo, VaultRotation, VaultWish};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::door::state::Doors;
@@ -48,7 +48,8 @@ pub(crate) struct NewEntry {
 /// Profiles that name it use it when this returns.
 #[utoipa::path(
     put, path = "/api/v1/vault/entries/{name}", tag = "vault", request_body = NewEntry,
-    params(("name" = String, Path, description = "Letters, digits, dashes, dots, underscores."),
+    params(("name" = String, Path, pattern = "^[A-Za-z][A-Za-z0-9_.-]{0,63}$",
+            description = "Letters, digits, dashes, dots, underscores; the first is a letter."),
            VaultParams),
     responses((status = 204, description = "It is set."), Missing, Clash, BadBody, NotKept)
 )]
@@ -120,4 +121,15 @@ pub(crate) async fn move_in(
 ) -> Result<Json<MovedSecrets>, Problem> {
     let entries = doors.hive.move_secrets(permit.principal()).await?;
     Ok(Json(MovedSecrets { entries }))
+}
+
+/// Looks for secrets in the clear, in the files of the home and in the rows of the database.
+///
+/// Names each with its place and who can make it void, never its value. May take a while.
+#[utoipa::path(
+    post, path = "/api/v1/secrets/scan", tag = "vault",
+    responses((status = 200, description = "What was found.", body = SecretScan), NotKept)
+)]
+pub(crate) async fn scan(State(doors): State<Doors>) -> Result<Json<SecretScan>, Problem> {
+    Ok(Json(doors.hive.scan_secrets().await?))
 }

@@ -114,6 +114,7 @@ fn routes() -> Routes {
         .guarded(Action::ManageTokens, routes!(vault::set, vault::remove))
         .guarded(Action::ManageTokens, routes!(vault::rotate))
         .guarded(Action::ManageTokens, routes!(vault::move_in))
+        .guarded(Action::ManageTokens, routes!(vault::scan))
         .guarded(Action::Shutdown, routes!(hive::shutdown))
 }
 

@@ -21,7 +21,7 @@ use crate::engine::aside::Aside;
 use crate::engine::checkpoint::{Gauge, Totals, checkpoint_on_demand};
 use crate::engine::command::{CommandSet, Member};
 use crate::engine::conn::Conn;
-use crate::engine::dialect::StoredText;
+use crate::engine::dialect::{self, StoredText};
 use crate::engine::error::{SqlError, StoreError};
 use crate::engine::integrity::{self, Integrity};
 use crate::engine::open::{self, OpenOptions, OpenReport};
@@ -194,6 +194,19 @@ impl<S: CommandSet> StoreOf<S> {
         options: &OpenOptions,
     ) -> Result<Option<AuditVerdict>, OpenError> {
         open::verify_audit(options, &S::SCHEMA).await
+    }
+
+    /// What `look` makes of every text that is kept.
+    pub async fn each_text<T: Send + 'static>(
+        &self,
+        mut look: impl FnMut(&StoredText<'_>) -> Vec<T> + Send + 'static,
+    ) -> Result<Vec<T>, StoreError> {
+        self.read_long("scan", async move |conn| {
+            let mut found = Vec::new();
+            dialect::each_text(conn, |text| found.extend(look(text)))?;
+            Ok(found)
+        })
+        .await
     }
 
     /// Hands over every text that is kept, as [`Self::inspect`] looks; `false` where there is no

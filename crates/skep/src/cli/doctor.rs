@@ -105,6 +105,7 @@ async fn examine(home: &Home, globals: &Globals, known: &KnownNames) -> Vec<Diag
     findings.push(finding);
     if matches!(instance, InstanceState::Runs) {
         findings.extend(in_force(globals).await);
+        findings.extend(vault(globals).await);
     }
     findings.push(database(home, globals, &instance).await);
     findings.push(space(home));
@@ -251,6 +252,30 @@ async fn in_force(globals: &Globals) -> Vec<Diagnosis> {
             let bad = Diagnosis::new(Severity::Bad, "model", text);
             findings.push(bad.next("correct providers.yaml, then skep provider test"));
         }
+    }
+    findings
+}
+
+/// Entries that do not open, and keys that do not lie in the vault.
+async fn vault(globals: &Globals) -> Vec<Diagnosis> {
+    let Ok(client) = Client::open(globals) else { return Vec::new() };
+    let Ok(vault) = client.get("/api/v1/vault").await else { return Vec::new() };
+    let list = |name: &str| vault[name].as_array().map(Vec::as_slice).unwrap_or_default();
+    let problem = |it: &Value| it["problem"].as_str().map(output::foreign);
+    let key = problem(&vault);
+    // One word for all that the key would open.
+    let locked = list("entries").iter().filter(|_| key.is_none()).filter_map(problem);
+    let bad = |text| Diagnosis::new(Severity::Bad, "vault", text);
+    let mut findings: Vec<Diagnosis> = key.clone().into_iter().chain(locked).map(bad).collect();
+    let in_files = list("in_files").iter().filter_map(Value::as_str);
+    let in_files: Vec<String> = in_files.map(output::foreign).collect();
+    if !in_files.is_empty() {
+        let text = format!("keys in plain text in files: {}", in_files.join(", "));
+        findings.push(Diagnosis::new(Severity::Doubtful, "vault", text).next("skep vault move"));
+    }
+    if findings.is_empty() {
+        let text = format!("{} entries, all of them open", list("entries").len());
+        findings.push(Diagnosis::new(Severity::Good, "vault", text));
     }
     findings
 }

@@ -147,6 +147,47 @@ async fn a_rotation_killed_at_any_file_operation_loses_nothing() {
     println!("killed at {killed} operations");
 }
 
+/// Turns that use an entry, and changes of others, while one key follows the other.
+#[tokio::test]
+async fn a_rotation_under_load_loses_nothing() {
+    const ROUNDS: usize = 12;
+    let stage = stage().await;
+    let mut play = stage.up().await;
+    set(&play, "model", "the-key-of-the-model-1").await;
+    let turns = async {
+        for _ in 0..ROUNDS {
+            let key = asked_with(&stage, &play, "main").await;
+            assert_eq!(key.as_deref(), Some("the-key-of-the-model-1"));
+        }
+    };
+    let changes = async {
+        for number in 0..4 * ROUNDS {
+            set(&play, &format!("E{number}"), &format!("value-of-entry-{number}")).await;
+        }
+    };
+    let rotations = async {
+        for _ in 0..ROUNDS {
+            let done = play.api().post("/api/v1/vault/rotate", &json!({})).await.unwrap();
+            assert_eq!(done.status, 200, "{}", done.text);
+        }
+    };
+    tokio::join!(turns, changes, rotations);
+    for restarted in [false, true] {
+        if restarted {
+            play.hive.kill().await.unwrap();
+            play = stage.up().await;
+        }
+        let listed = vault(&play).await;
+        let entries = listed["entries"].as_array().unwrap();
+        assert_eq!(entries.len(), 1 + 4 * ROUNDS);
+        for entry in entries {
+            assert_eq!((entry.get("problem"), &entry["key"]), (None, &listed["key"]), "{entry}");
+        }
+        let key = asked_with(&stage, &play, "main").await;
+        assert_eq!(key.as_deref(), Some("the-key-of-the-model-1"));
+    }
+}
+
 #[tokio::test]
 async fn secrets_in_files_are_moved_into_the_vault() {
     let stage = Stage::new().await;
