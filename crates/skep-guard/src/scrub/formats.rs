@@ -59,6 +59,10 @@ struct Formats {
     begins: Vec<&'static [u8]>,
     /// Of these, the ones that stand behind other letters of their secret.
     inner: Vec<&'static [u8]>,
+    /// The length of the longest.
+    longest: usize,
+    /// By byte: whether one begins with it, and whether one of the inner ones does.
+    first: [(bool, bool); 256],
     markers: Vec<String>,
 }
 
@@ -73,13 +77,17 @@ static FORMATS: LazyLock<Formats> = LazyLock::new(|| {
     let patterns = numbers.into_iter().zip(begins.iter().map(|begin| begin.len())).collect();
     begins.push(private_key::BEGIN);
     let inner = rules.iter().filter(|rule| rule.before.is_some()).flat_map(|rule| &rule.begins);
-    let inner = inner.map(|begin| begin.as_bytes()).collect();
+    let inner: Vec<&[u8]> = inner.map(|begin| begin.as_bytes()).collect();
     begins.sort_unstable();
+    let longest = begins.iter().map(|begin| begin.len()).max().unwrap_or(0);
+    let mut first = [(false, false); 256];
+    begins.iter().for_each(|begin| first[usize::from(begin[0])].0 = true);
+    inner.iter().for_each(|begin: &&[u8]| first[usize::from(begin[0])].1 = true);
     let names = rules.iter().map(|rule| rule.name).chain([private_key::NAME]);
     let markers = names.map(|name| marker(&format!("{NAME}{name}"))).collect();
     let finder =
         finder.inspect_err(|error| tracing::error!(%error, "formats cannot be searched for"));
-    Formats { rules, finder: finder.ok(), patterns, begins, inner, markers }
+    Formats { rules, finder: finder.ok(), patterns, begins, inner, longest, first, markers }
 });
 
 /// Name of each kind and who can make one void.
@@ -123,15 +131,23 @@ pub(super) fn unfinished(bytes: &[u8], at: usize) -> Option<OpenFormat> {
     let open = hits(bytes, open_from(bytes, at)..bytes.len())
         .filter(|hit| matches!(hit.body(bytes), Body::Open(_)))
         .map(|hit| OpenFormat { start: hit.start.max(at), public: hit.end });
-    let longest = FORMATS.begins.iter().map(|begin| begin.len()).max().unwrap_or(0);
-    let begun = (at.max(bytes.len().saturating_sub(longest))..bytes.len()).find(|start| {
-        let rest = &bytes[*start..];
-        let next = FORMATS.begins.partition_point(|begin| *begin <= rest);
-        FORMATS.begins.get(next).is_some_and(|begin| begin.starts_with(rest))
-            && (is_edge(bytes, *start) || FORMATS.inner.iter().any(|inner| inner.starts_with(rest)))
-    });
+    let mut last = at.max(bytes.len().saturating_sub(FORMATS.longest))..bytes.len();
+    let begun = last.find(|start| is_begun(bytes, *start));
     let begun = begun.map(|start| OpenFormat { start, public: bytes.len() });
     open.chain(begun).chain(key).min()
+}
+
+/// Whether the bytes from `start` on are the first letters of a beginning that may stand there.
+/// Asked for each of the last bytes of every piece of a stream: most are no first letter, or
+/// stand inside a word.
+fn is_begun(bytes: &[u8], start: usize) -> bool {
+    let (rest, (outer, inner)) = (&bytes[start..], FORMATS.first[usize::from(bytes[start])]);
+    let is_inner = || inner && FORMATS.inner.iter().any(|inner| inner.starts_with(rest));
+    if !outer || !(is_edge(bytes, start) || is_inner()) {
+        return false;
+    }
+    let next = FORMATS.begins.partition_point(|begin| *begin <= rest);
+    FORMATS.begins.get(next).is_some_and(|begin| begin.starts_with(rest))
 }
 
 /// Where what reaches the end may begin: in the run there, or in the one before a gap there.
