@@ -371,6 +371,9 @@ impl<'t> View<'t> {
     /// The first secret from `at` on; of two that begin together the longer. Nobody looks again
     /// where he has looked: a text full of secrets takes no longer than another.
     fn find(&self, at: usize, ahead: &mut Ahead<'t>) -> Option<Found<'t>> {
+        if ahead.is_empty() && self.is_clean(at) {
+            return None;
+        }
         let levels = self.levels.iter().map(Some);
         let known = [None].into_iter().chain(levels.clone()).chain(self.lowered.iter().map(Some));
         let known = known.map(|level| (level, true));
@@ -387,6 +390,14 @@ impl<'t> View<'t> {
         }
         let earliest = |found: &&Found<'_>| (found.start, usize::MAX - found.end);
         ahead.iter().flatten().flatten().min_by_key(earliest).copied()
+    }
+
+    /// Whether nothing is there from `at` on, told without a list of ways: nearly always so.
+    fn is_clean(&self, at: usize) -> bool {
+        self.levels.is_empty()
+            && self.lowered.is_none()
+            && self.look(None, true, at).is_none()
+            && (self.formats == Formats::Kept || self.look(None, false, at).is_none())
     }
 
     fn look(&self, level: Option<&DecodedLevel>, is_known: bool, at: usize) -> Option<Found<'t>> {

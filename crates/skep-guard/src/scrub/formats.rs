@@ -61,6 +61,7 @@ struct Formats {
     inner: Vec<&'static [u8]>,
     /// The length of the longest.
     longest: usize,
+    pairs: Pairs,
     /// By byte: whether one begins with it, and whether one of the inner ones does.
     first: [(bool, bool); 256],
     markers: Vec<String>,
@@ -79,6 +80,7 @@ static FORMATS: LazyLock<Formats> = LazyLock::new(|| {
     let inner = rules.iter().filter(|rule| rule.before.is_some()).flat_map(|rule| &rule.begins);
     let inner: Vec<&[u8]> = inner.map(|begin| begin.as_bytes()).collect();
     begins.sort_unstable();
+    let pairs = Pairs::of(&begins);
     let longest = begins.iter().map(|begin| begin.len()).max().unwrap_or(0);
     let mut first = [(false, false); 256];
     begins.iter().for_each(|begin| first[usize::from(begin[0])].0 = true);
@@ -87,8 +89,35 @@ static FORMATS: LazyLock<Formats> = LazyLock::new(|| {
     let markers = names.map(|name| marker(&format!("{NAME}{name}"))).collect();
     let finder =
         finder.inspect_err(|error| tracing::error!(%error, "formats cannot be searched for"));
-    Formats { rules, finder: finder.ok(), patterns, begins, inner, longest, first, markers }
+    Formats { rules, finder: finder.ok(), patterns, begins, inner, longest, pairs, first, markers }
 });
+
+/// The first two letters of each beginning, a bit for each: ids and long words hold few of them, and
+/// where there is none there is nothing to look for.
+struct Pairs([u64; 1 << 10]);
+
+impl Pairs {
+    fn of(begins: &[&[u8]]) -> Self {
+        let mut bits = [0; 1 << 10];
+        for pair in begins.iter().filter_map(|begin| begin.first_chunk()) {
+            let at = Self::at(*pair);
+            bits[at >> 6] |= 1 << (at & 63);
+        }
+        Self(bits)
+    }
+
+    fn are_in(&self, bytes: &[u8]) -> bool {
+        let is_one = |pair: &[u8]| {
+            let at = Self::at([pair[0], pair[1]]);
+            self.0[at >> 6] >> (at & 63) & 1 == 1
+        };
+        bytes.windows(2).any(is_one)
+    }
+
+    fn at(pair: [u8; 2]) -> usize {
+        usize::from(u16::from_be_bytes(pair))
+    }
+}
 
 /// Name of each kind and who can make one void.
 pub fn issuers() -> BTreeMap<&'static str, &'static str> {
@@ -188,9 +217,9 @@ struct Hit {
 
 fn hits(bytes: &[u8], run: Range<usize>) -> impl Iterator<Item = Hit> {
     let formats = &*FORMATS;
+    let finder = formats.finder.as_ref().filter(|_| formats.pairs.are_in(&bytes[run.clone()]));
     let input = Input::new(&bytes[..run.end]).span(run);
-    let found =
-        formats.finder.as_ref().and_then(|finder| finder.try_find_overlapping_iter(input).ok());
+    let found = finder.and_then(|finder| finder.try_find_overlapping_iter(input).ok());
     found.into_iter().flatten().filter_map(|found| {
         let (rule, length) = *formats.patterns.get(found.pattern().as_usize())?;
         let start = formats.rules[rule].start(bytes, found.end() - length)?;
@@ -274,6 +303,7 @@ fn is_edge(bytes: &[u8], at: usize) -> bool {
     let before = &bytes[..at];
     match before {
         [] => true,
+        [.., last] if class(*last) & rules::WORD == 0 => true,
         [.., b'\\', b'n' | b'r' | b't'] => true,
         // The address of a bot has it directly before the token.
         [.., b'/', b'b', b'o', b't'] => true,
@@ -286,7 +316,7 @@ fn is_edge(bytes: &[u8], at: usize) -> bool {
                 .count();
             rest.get(..rest.len() - codes).is_some_and(|rest| rest.ends_with(b"["))
         }
-        [.., last] => class(*last) & rules::WORD == 0,
+        _ => false,
     }
 }
 

@@ -169,6 +169,11 @@ fn placeholders_and_halves_stay() {
     }
 }
 
+#[test]
+fn every_beginning_has_two_letters() {
+    assert!(FORMATS.begins.iter().all(|begin| begin.len() >= 2 && FORMATS.pairs.are_in(begin)));
+}
+
 /// Two hundred of what fills repositories, none of it secret.
 #[test]
 fn benign_strings_stay() {
