@@ -99,6 +99,7 @@ impl Default for FirstBytes {
 
 impl Scrubber {
     /// From now on these are replaced. Gives back the names of those that are too short for that.
+    /// One that holds a marker is no secret: it would take the marker's place everywhere.
     pub fn add(&self, secrets: impl IntoIterator<Item = Secret>) -> Vec<String> {
         let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
         let known = self.table();
@@ -110,7 +111,9 @@ impl Scrubber {
                 if !value.is_empty() {
                     too_short.push(secret.name);
                 }
-            } else if !all.iter().any(|known| known.value.expose_secret() == value) {
+            } else if !value.contains(MARK)
+                && !all.iter().any(|known| known.value.expose_secret() == value)
+            {
                 all.push(Arc::new(secret));
             }
         }

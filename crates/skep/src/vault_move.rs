@@ -8,6 +8,7 @@ use secrecy::{ExposeSecret, SecretString};
 use skep_cli::hive::Home;
 use skep_core::policy::vault::{self, HIVE};
 use skep_guard::clock;
+use skep_guard::scrub::{SHORTEST, Secret};
 use skep_guard::vault::{NewVaultEntry, Vault, VaultError};
 use skep_runtime::{MoveSecrets, Refresh};
 
@@ -22,7 +23,8 @@ pub fn mover(applier: Arc<Applier>) -> MoveSecrets {
     Arc::new(move |by| {
         let applier = Arc::clone(&applier);
         Box::pin(async move {
-            let plan = tokio::task::block_in_place(|| MovePlan::read(applier.home()))?;
+            let plan =
+                tokio::task::block_in_place(|| MovePlan::read(applier.home(), applier.vault()))?;
             for (name, value) in &plan.entries {
                 put(applier.vault(), name, value, &by).await?;
             }
@@ -43,12 +45,7 @@ async fn put(vault: &Vault, name: &str, value: &SecretString, by: &str) -> Resul
     let said = |error: VaultError| error.to_string();
     match vault.value(HIVE, name) {
         Ok((known, _)) if known.expose_secret() == value.expose_secret() => return Ok(()),
-        Ok(_) => {
-            return Err(format!(
-                "the vault entry {name} holds another value; remove one of the two, then move \
-                 again"
-            ));
-        }
+        Ok(_) => return Err(format!("the vault entry {name} was changed meanwhile; move again")),
         Err(VaultError::Unknown { .. }) => {}
         Err(error) => return Err(said(error)),
     }
@@ -65,14 +62,18 @@ struct MovePlan {
 }
 
 impl MovePlan {
-    fn read(home: &Home) -> Result<Self, String> {
+    fn read(home: &Home, vault: &Vault) -> Result<Self, String> {
         let (source, keys) = (read(home.providers_yaml())?, read(home.keys_env())?);
         let known = KeyFile::parse(&keys).map_err(|mistake| mistake.to_string())?;
         let written = written_secrets(&source).map_err(|mistake| mistake.to_string())?;
-        let mut entries = BTreeMap::new();
+        let mut names = EntryNames { vault, entries: BTreeMap::new(), of_keys: BTreeMap::new() };
+        for Secret { name, value } in known.secrets() {
+            let entry = names.put(&name, value)?;
+            names.of_keys.insert(name, entry);
+        }
         let mut places = Vec::new();
         for secret in written {
-            let after = renamed(&secret, &known, &mut entries);
+            let after = renamed(&secret, &mut names)?;
             if after != secret.text.as_str() {
                 places.push((secret, after));
             }
@@ -86,10 +87,9 @@ impl MovePlan {
         let mut without = keys.text.clone();
         for secret in known.secrets() {
             without = keys::take(&without, &secret.name);
-            entries.insert(secret.name, secret.value);
         }
         let files = FileEdits(vec![(source, text), (keys, without)]);
-        Ok(Self { entries, files })
+        Ok(Self { entries: names.entries, files })
     }
 }
 
@@ -98,33 +98,71 @@ fn read(file: std::path::PathBuf) -> Result<SourceText, String> {
     Ok(found.unwrap_or(SourceText { file, text: String::new() }))
 }
 
-/// The value as it is going to be written; what it means goes to `entries`.
-fn renamed(
-    secret: &WrittenSecret,
-    known: &KeyFile,
-    entries: &mut BTreeMap<String, SecretString>,
-) -> String {
+/// The entries to be made, each with a name that no other value has.
+struct EntryNames<'v> {
+    vault: &'v Vault,
+    entries: BTreeMap<String, SecretString>,
+    /// The entry of each variable of `keys.env`.
+    of_keys: BTreeMap<String, String>,
+}
+
+impl EntryNames<'_> {
+    /// Takes a value in; the name of its entry.
+    fn put(&mut self, wanted: &str, value: SecretString) -> Result<String, String> {
+        let bytes = value.expose_secret().len();
+        if !(SHORTEST..=vault::VALUE_BYTES).contains(&bytes) {
+            let most = vault::VALUE_BYTES;
+            return Err(format!(
+                "{wanted} has {bytes} bytes, and a value of the vault {SHORTEST} to {most}; \
+                 nothing was moved. Have it replaced where it was made, or take it out of the file"
+            ));
+        }
+        let legal = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+        let base: String = wanted.chars().map(|c| if legal(c) { c } else { '_' }).collect();
+        for number in 1.. {
+            let end = if number == 1 { String::new() } else { format!(".{number}") };
+            let room = base.len().min(vault::NAME_BYTES - end.len());
+            let name = format!("{}{end}", &base[..room]);
+            if self.is_free(&name, &value) {
+                self.entries.insert(name.clone(), value);
+                return Ok(name);
+            }
+        }
+        Err(format!("{wanted}: there is no name left"))
+    }
+
+    fn is_free(&self, name: &str, value: &SecretString) -> bool {
+        let same = |known: &SecretString| known.expose_secret() == value.expose_secret();
+        self.entries.get(name).is_none_or(same)
+            && match self.vault.value(HIVE, name) {
+                Ok((known, _)) => same(&known),
+                Err(VaultError::Unknown { .. }) => true,
+                Err(_) => false,
+            }
+    }
+}
+
+/// The value as it is going to be written.
+fn renamed(secret: &WrittenSecret, names: &mut EntryNames<'_>) -> Result<String, String> {
     let written = secret.text.as_str();
     if vault::is_meant(written) || vault::long_form(written).is_some() {
-        return written.to_owned();
+        return Ok(written.to_owned());
     }
     if !written.contains("${") {
-        let name = format!("profile.{}.{}", secret.profile, secret.field);
-        let name: String = name.chars().take(vault::NAME_BYTES).collect();
-        let name = name.replace(|c: char| !c.is_ascii_alphanumeric() && !"_-.".contains(c), "_");
-        entries.insert(name.clone(), SecretString::from(written));
-        return format!("vault:{name}");
+        let wanted = format!("profile.{}.{}", secret.profile, secret.field);
+        let name = names.put(&wanted, SecretString::from(written))?;
+        return Ok(format!("vault:{name}"));
     }
     let mut after = written.to_owned();
-    for secret in known.secrets() {
-        let variable = format!("${{{}}}", secret.name);
+    for (variable, entry) in &names.of_keys {
+        let variable = format!("${{{variable}}}");
         if after == variable {
-            return format!("vault:{}", secret.name);
+            return Ok(format!("vault:{entry}"));
         }
-        after = after.replace(&variable, &vault::reference(&secret.name));
+        after = after.replace(&variable, &vault::reference(entry));
     }
     // A value is filled from one place alone.
-    if after.contains("${") { written.to_owned() } else { after }
+    Ok(if after.contains("${") { written.to_owned() } else { after })
 }
 
 /// The text with another value in this place. In quotes it means the same wherever it stands.

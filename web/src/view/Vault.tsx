@@ -218,7 +218,7 @@ function EntryForm(props: {
           value={form.hosts}
           onInput={(event) => set("hosts", event.currentTarget.value)}
         />
-        <p class="hint">Empty: not usable in web_fetch. Redirects to other hosts are refused.</p>
+        <p class="hint">Empty: not usable in web_fetch. It is not sent along to other hosts.</p>
         <div class="acts">
           <button class="btn go" aria-disabled={action.busy()}>
             Save

@@ -29,12 +29,13 @@ pub enum VaultCommand {
 
 Agents use it as {{vault:NAME}} in headers and body of web_fetch, at the hosts named here.")]
     Set {
-        /// Letters, digits, dashes, dots and underscores
+        /// At most 64 letters, digits, dashes, dots and underscores; the first is a letter
         name: String,
         /// The agent that may use it; every agent and profile of the hive when absent
         #[arg(long)]
         agent: Option<String>,
-        /// A host that web_fetch may send it to; may be given several times
+        /// A host that web_fetch may send it to; may be given several times. Replaces the hosts
+        /// that are there; without it they stay
         #[arg(long = "host", value_name = "HOST")]
         hosts: Vec<String>,
         /// Keep the value that is there
@@ -70,7 +71,7 @@ pub async fn run(command: VaultCommand, globals: &Globals) -> Result<(), Failure
             if !keep {
                 body["value"] = Value::from(read_value(&name, &attempted)?.as_str());
             }
-            if !hosts.is_empty() || !keep {
+            if !hosts.is_empty() {
                 body["hosts"] = json!(hosts);
             }
             client.put(&path(&name, agent), &body, attempted).await?;

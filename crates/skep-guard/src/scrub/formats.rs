@@ -92,8 +92,8 @@ static FORMATS: LazyLock<Formats> = LazyLock::new(|| {
     Formats { rules, finder: finder.ok(), patterns, begins, inner, longest, pairs, first, markers }
 });
 
-/// The first two letters of each beginning, a bit for each: ids and long words hold few of them, and
-/// where there is none there is nothing to look for.
+/// The first two letters of each beginning, a bit for each: ids and long words hold few of them,
+/// and where there is none there is nothing to look for.
 struct Pairs([u64; 1 << 10]);
 
 impl Pairs {

@@ -12,6 +12,10 @@ pub(super) fn of(value: &str) -> Vec<String> {
     forms.push(value.escape_debug().to_string());
     forms.push(html(value));
     forms.extend(url(value));
+    if !value.is_ascii() {
+        // As programs read it that take headers for Latin-1.
+        forms.push(value.bytes().map(char::from).collect());
+    }
     forms.push(bytes(value, |out, byte| write!(out, "{byte:02x}")));
     forms.push(bytes(value, |out, byte| write!(out, "{byte:02X}")));
     for skipped in 0..3 {

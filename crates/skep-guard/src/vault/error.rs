@@ -17,14 +17,17 @@ pub enum VaultError {
     #[error("the key file of the vault lies inside the home, where each copy takes it along: move \
              {} elsewhere and name it in SKEP_VAULT_KEY_FILE", .path.display())]
     Inside { path: PathBuf },
+    #[error("the key file of the vault no longer holds the key in use, and a restart would lock \
+             its entries: put the lines of {} back", .path.display())]
+    Changed { path: PathBuf },
     #[error("the key file of the vault holds no key: put the lines of {} back", .path.display())]
     Empty { path: PathBuf },
     #[error("the key file of the vault has a line that is no key: line {line} of {} should be an \
              id of its own, a blank and 32 bytes in base64", .path.display())]
     Malformed { path: PathBuf, line: usize },
     #[error("the keys of the vault come from the service manager: add a line `ID BASE64` (32 \
-             random bytes) at the end of the credential of {}, restart, then rotate",
-            .path.display())]
+             random bytes) at the end of the credential of {} and restart: the start seals every \
+             entry with it", .path.display())]
     ReadOnly { path: PathBuf },
     #[error(
         "the vault entry {name} is sealed with the key {key_id}, which the key file does not \

@@ -343,12 +343,21 @@ impl Vault {
         Ok((key_id, many))
     }
 
+    /// Whether the file still holds the key in use: without it the next start opens nothing.
+    pub fn check_file(&self) -> Result<(), VaultError> {
+        let state = self.read();
+        let (Some(place), Ok(keys)) = (&self.place, &state.keys) else { return Ok(()) };
+        let Some((id, key)) = keys.newest() else { return Ok(()) };
+        match read_keys(Some(place), &self.home)?.find(id) == Some(key) {
+            true => Ok(()),
+            false => Err(VaultError::Changed { path: place.path.clone() }),
+        }
+    }
+
     /// A key to seal with; the first entry makes one.
     fn with_key(&self) -> Result<(), VaultError> {
-        let error = match &self.read().keys {
-            Ok(_) => return Ok(()),
-            Err(error) => error.clone(),
-        };
+        let error = self.read().keys.as_ref().err().cloned();
+        let Some(error) = error else { return self.check_file() };
         let place = self.place.as_ref().ok_or(VaultError::NoPlace)?;
         let fresh = matches!(error, VaultError::NoKeyFile { .. }) && self.read().entries.is_empty();
         let keys = match read_keys(Some(place), &self.home) {

@@ -65,8 +65,6 @@ impl Hive {
         let gone = had.filter(|(name, id)| after.agent(*id, name).is_err());
         let gone: HashSet<AgentId> = gone.map(|(_, id)| id).collect();
         env.session_scopes.keep(|agent| !gone.contains(&agent));
-        let ids: HashSet<AgentId> = after.ids.values().copied().collect();
-        shared.forget_entries(&gone.difference(&ids).copied().collect()).await;
         shared.buckets.set_rate(settings.limits.requests_per_minute);
         let (slots, many) = (Arc::clone(&env.lanes.slots), before.settings.limits.concurrent_turns);
         shared.tasks.spawn(async move { slots.resize(many, &settings.limits).await });

@@ -1,15 +1,11 @@
 //! The vault's rows: read at the start, and written before a change counts.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
-use skep_core::ids::AgentId;
 use skep_guard::clock;
 use skep_guard::vault::Vault;
 use skep_store::vault::{self, ChangeVault};
 use skep_store::{Store, StoreError};
-
-use super::Shared;
 
 /// Hands the vault its rows, and goes on with a rotation that was cut off.
 pub(super) async fn restore(vault: &Vault, store: &Store) -> Result<(), StoreError> {
@@ -36,15 +32,4 @@ pub(super) async fn restore(vault: &Vault, store: &Store) -> Result<(), StoreErr
         Err(error) => tracing::warn!(%error, "vault entries stay sealed with an older key"),
     }
     Ok(())
-}
-
-impl Shared {
-    /// Entries of agents that are gone go with them.
-    pub(super) async fn forget_entries(&self, gone: &HashSet<AgentId>) {
-        for agent in gone {
-            if let Err(error) = self.vault.remove_owner(agent.0).await {
-                tracing::warn!(%error, "the vault keeps entries of an agent that is gone");
-            }
-        }
-    }
 }

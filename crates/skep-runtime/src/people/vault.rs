@@ -12,6 +12,8 @@ use crate::door::{
 };
 use crate::hive::{Hive, door_error};
 
+/// How an agent is named that is not there any more, before its id.
+const GONE: &str = "id:";
 /// How profiles say that their key stands in a file.
 const IN_FILES: [&str; 2] = ["keys.env", "written out in providers.yaml"];
 
@@ -26,7 +28,7 @@ impl Hive {
         let snapshot = self.shared.snapshot();
         let agent = |owner: i64| {
             let found = snapshot.ids.iter().find(|(_, id)| id.0 == owner);
-            let gone = || AgentName(format!("id:{owner}"));
+            let gone = || AgentName(format!("{GONE}{owner}"));
             (owner != HIVE).then(|| found.map_or_else(gone, |(name, _)| name.clone()))
         };
         let profiles = |name: &str| {
@@ -55,11 +57,12 @@ impl Hive {
         let missed = |error: &VaultError| {
             !entries.is_empty() || !matches!(error, VaultError::NoKeyFile { .. })
         };
+        let (lost, said) = (vault.check_file().err(), |error: &VaultError| error.to_string());
         let in_files = snapshot.settings.reached.iter();
         let in_files = in_files.filter(|(_, it)| IN_FILES.contains(&it.key.as_str()));
         VaultInfo {
             key_file: path.map(|path| path.display().to_string()),
-            problem: key.as_ref().err().filter(|it| missed(it)).map(ToString::to_string),
+            problem: key.as_ref().err().or(lost.as_ref()).filter(|it| missed(it)).map(said),
             key: key.ok(),
             in_files: in_files.map(|(name, _)| name.clone()).collect(),
             entries,
@@ -131,6 +134,9 @@ impl Hive {
     async fn vault_owner(&self, agent: Option<&AgentName>) -> Result<i64, DoorError> {
         match agent {
             None => Ok(HIVE),
+            Some(agent) if agent.0.starts_with(GONE) => agent.0[GONE.len()..]
+                .parse()
+                .map_err(|_| vault_error(VaultError::Unknown { name: agent.to_string() })),
             Some(agent) => {
                 let found = self.shared.read_agent(agent, &crate::door::Sight::All).await?;
                 let (AgentId(id), _) = found;

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
+use skep_core::ids::AgentName;
 use skep_guard::scrub::Secret;
 use skep_runtime::door::{SecretScan, VaultInfo, VaultRotation, VaultWish};
 use utoipa::{IntoParams, ToSchema};
@@ -79,7 +80,12 @@ pub(crate) async fn remove(
     Segments(name): Segments<String>,
     Params(VaultParams { agent }): Params<VaultParams>,
 ) -> Result<StatusCode, Problem> {
-    let agent = agent.as_deref().map(extract::agent).transpose()?;
+    // An agent that is gone is listed by its id.
+    let agent = agent.map(|agent| match agent.starts_with("id:") {
+        true => Ok(AgentName(agent)),
+        false => extract::agent(&agent),
+    });
+    let agent = agent.transpose()?;
     doors.hive.remove_vault_entry(agent.as_ref(), &name, permit.principal()).await?;
     Ok(StatusCode::NO_CONTENT)
 }

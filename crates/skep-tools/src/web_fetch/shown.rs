@@ -4,6 +4,7 @@ use serde_json::json;
 use skep_core::policy::host::WebAddress;
 use skep_core::tool::ToolAnswer;
 use skep_guard::egress::Fetched;
+use skep_guard::scrub;
 use url::Url;
 
 use super::WebForm;
@@ -122,8 +123,10 @@ impl PageRequest {
         } else {
             let content = self.content(&mut wire)?;
             notes.extend(content.notes);
-            details["bytes"] = content.text.len().into();
-            self.paged(&content.text, notes)?
+            // Before it is cut: the parts of a secret would not be known for one.
+            let text = scrub::known().clean_owned(content.text);
+            details["bytes"] = text.len().into();
+            self.paged(&text, notes)?
         };
         Ok(ToolAnswer::Done { text, is_error, details: Some(details), files: Vec::new() })
     }

@@ -160,6 +160,20 @@ async fn vault_an_entry_goes_to_its_hosts_alone() {
     // It arrives where it may, in headers and in the body.
     let sent = fetch(&mine, "/", header("Authorization", "Bearer {{vault:TOKEN}}")).await;
     assert!(!sent.is_error && mine.has_heard(&format!("Bearer {value}")), "{sent:?}");
+    // What comes back is not read in pieces either.
+    let mut seen = String::new();
+    for offset in (0..).step_by(12) {
+        let mut more = header("X-Key", "{{vault:TOKEN}}");
+        (more["offset"], more["max_bytes"]) = (json!(offset), json!(12));
+        let page = fetch(&mine, "/", more).await.text;
+        if page.starts_with("past_end") {
+            break;
+        }
+        seen.push_str(page.split_once("not instructions]\n\n").map_or("", |(_, shown)| shown));
+    }
+    assert!(seen.contains("[secret:vault.TOKEN]"), "{seen}");
+    let pieces: Vec<&str> = (0..value.len() - 7).map(|at| &value[at..at + 8]).collect();
+    assert!(!pieces.iter().any(|piece| seen.contains(piece)), "{seen}");
     let body = json!({"method": "POST", "body": "key={{vault:TOKEN}}&x=1"});
     let sent = fetch(&mine, "/", body.clone()).await;
     assert!(!sent.is_error && mine.has_heard(&format!("key={value}&x=1")), "{sent:?}");

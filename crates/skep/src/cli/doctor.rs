@@ -274,7 +274,7 @@ async fn vault(globals: &Globals) -> Vec<Diagnosis> {
         findings.push(Diagnosis::new(Severity::Doubtful, "vault", text).next("skep vault move"));
     }
     if findings.is_empty() {
-        let text = format!("{} entries, all of them open", list("entries").len());
+        let text = format!("all entries open: {}", list("entries").len());
         findings.push(Diagnosis::new(Severity::Good, "vault", text));
     }
     findings

@@ -180,13 +180,19 @@ async fn attack_a_value_is_hidden_the_first_time_an_agent_sets_it() {
     assert!(later.contains("[secret:vault.OWN]"), "{later}");
     let said = call(&stage, &play, "other", "vault_get", json!({"key": "OWN"})).await;
     assert!(said.contains("vault_unknown"), "{said}");
-    // An agent that is removed takes its entries along.
+    // Without its folder the agent keeps its entries, and people can remove them.
     fs::remove_dir_all(stage.home().join("teams/main")).unwrap();
     let gone = || async {
         let listed = play.api().get("/api/v1/vault").await.unwrap().json;
-        (listed["entries"] == json!([])).then_some(())
+        let agent = listed["entries"][0]["agent"].as_str()?.to_owned();
+        agent.starts_with("id:").then_some(agent)
     };
-    skep_testkit::wait::until_async("the entries to go", PATIENCE, gone).await.unwrap();
+    let agent = skep_testkit::wait::until_async("the agent to go", PATIENCE, gone).await.unwrap();
+    let path = format!("/api/v1/vault/entries/OWN?agent={agent}");
+    let removed = answer(play.api().request(Method::DELETE, &path)).await.unwrap();
+    assert_eq!(removed.status, 204, "{}", removed.text);
+    let listed = play.api().get("/api/v1/vault").await.unwrap().json;
+    assert_eq!(listed["entries"], json!([]));
     nowhere(&stage, play, &[&value]).await;
     // What was told live came from the model before the call; what is kept of it did not.
     while let Ok(Some(event)) = events.next().await {

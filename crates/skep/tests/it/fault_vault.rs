@@ -241,3 +241,29 @@ async fn secrets_in_files_are_moved_into_the_vault() {
     let key = asked_with(&stage, &play, "plain").await;
     assert_eq!(key.as_deref(), Some(given.value()));
 }
+
+/// Names that would be the same once they are names of entries.
+#[tokio::test]
+async fn secrets_that_are_moved_keep_apart() {
+    let stage = Stage::new().await;
+    let headers = ["X-Secret!Key", "X-Secret~Key", "X-Secret_Key"];
+    let written = headers.map(|name| format!("\"{name}\": value-of-{name}"));
+    let written =
+        written.join(", ").replace("of-X-Secret!", "of-1-").replace("of-X-Secret~", "of-2-");
+    let profile = format!(
+        "profiles:\n  default:\n    provider: anthropic\n    model: m\n    api_url: {}\n    \
+         api_key: ${{RIG_KEY}}\n    extra_headers: {{{written}}}\n",
+        stage.model.base_url()
+    );
+    stage.write("providers.yaml", &profile);
+    let play = stage.up().await;
+    let moved = play.api().post("/api/v1/vault/move", &json!({})).await.unwrap();
+    assert_eq!(moved.json["entries"].as_array().map(Vec::len), Some(3), "{}", moved.text);
+    asked_with(&stage, &play, "main").await;
+    let requests = stage.model.requests();
+    let sent = headers.map(|name| requests.last().unwrap().header(name).map(str::to_owned));
+    let expected = ["value-of-1-Key", "value-of-2-Key", "value-of-X-Secret_Key"];
+    assert_eq!(sent, expected.map(|value| Some(value.to_owned())));
+    let again = play.api().post("/api/v1/vault/move", &json!({})).await.unwrap();
+    assert_eq!(again.json, json!({"entries": []}));
+}
