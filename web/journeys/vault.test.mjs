@@ -63,7 +63,7 @@ test("secrets are moved out of files, and a token is revoked", async (t) => {
     await hive.skep("token", "new", "laptop");
     await page.goto(`${hive.url}/#/vault`);
     await press(page, "Scan now");
-    await rows(page).filter({ hasText: "providers.yaml" }).waitFor();
+    await rows(page).filter({ hasText: "providers.yaml" }).first().waitFor();
     await picture(page, "vault-scan");
     await press(page, "Move to vault");
     const moved = rows(page).filter({ hasText: "profile.other.api_key" });
