@@ -2,8 +2,8 @@
 //! that are written as their issuers write them (see [`formats`]).
 //!
 //! A known secret is replaced by `[secret:NAME]` in every form in which it usually travels (see
-//! [`forms`]) and behind every escape that can be taken back (see [`decode`]); a stream is held
-//! back by no more than what may be the beginning of one. Against a program that disguises a
+//! [`forms`]) and behind every escape that can be taken back (see [`decode`]); a stream waits for the
+//! end of each word, whatever it is (see [`stream`]). Against a program that disguises a
 //! secret on purpose this is no wall: those do not get it in the first place.
 
 use std::borrow::Cow;
@@ -82,9 +82,9 @@ struct Table {
     longest: usize,
     /// Some secret holds what is written with a backslash.
     backslashes: bool,
-    /// So many letters of the beginning of a secret may be shown before it is known to be one:
-    /// none of short secrets, three of those as long as vendors' keys are.
-    early: usize,
+    /// So many bytes of every stream wait, whatever they are, where some secret is more than one
+    /// word: as many as its longest form has, within bounds.
+    lag: usize,
     /// Keeps copies of the forms, which cannot be wiped: they live as long as the process.
     finder: Option<AhoCorasick>,
 }
@@ -155,6 +155,19 @@ impl Scrubber {
         match self.clean(&text) {
             Cow::Borrowed(_) => text,
             Cow::Owned(cleaned) => cleaned,
+        }
+    }
+
+    /// The same for a JSON text: only what stands inside its texts is replaced, so that a value
+    /// which looks like a piece of JSON breaks nothing.
+    pub fn clean_json_text(&self, text: String) -> String {
+        let Cow::Owned(cleaned) = self.clean(&text) else { return text };
+        match serde_json::from_str::<Value>(&text) {
+            Ok(mut value) => {
+                self.clean_json(&mut value);
+                value.to_string()
+            }
+            Err(_) => cleaned,
         }
     }
 
@@ -251,8 +264,8 @@ impl Table {
         by_form.keys().filter_map(|form| form.bytes().next()).for_each(|byte| {
             begins.0[usize::from(byte)] = true;
         });
-        let shortest = secrets.iter().map(|secret| secret.value.expose_secret().len()).min();
-        let early = (shortest.unwrap_or(0) / 16).min(3);
+        let phrases = by_form.keys().filter(|form| !form.bytes().all(stream::is_of_word));
+        let lag = phrases.map(String::len).max().unwrap_or(0).min(stream::MOST_LAG);
         let longest = by_form.keys().map(String::len).max().unwrap_or(0);
         let fast = by_form.keys().map(String::len).sum::<usize>() <= FAST_BYTES;
         let finder = AhoCorasick::builder()
@@ -270,7 +283,7 @@ impl Table {
             .map(|(form, name)| (SecretString::from(form), marker(name)))
             .unzip();
         let secrets = secrets.clone();
-        Self { secrets, forms, markers, begins, longest, backslashes, early, finder }
+        Self { secrets, forms, markers, begins, longest, backslashes, lag, finder }
     }
 
     fn clean<'t>(&self, text: &'t str, formats: Formats) -> Cow<'t, str> {
@@ -354,13 +367,6 @@ struct Found<'t> {
 /// What each way to look for secrets finds next; nothing where it has not looked.
 type Ahead<'t> = Vec<Option<Option<Found<'t>>>>;
 
-/// Where a text has to wait for what follows.
-struct Wait {
-    at: usize,
-    /// Up to here it may be shown already.
-    shows: usize,
-}
-
 impl<'t> View<'t> {
     fn all(&self) -> Vec<Found<'t>> {
         let (mut all, mut ahead, mut done) = (Vec::new(), Ahead::new(), 0);
@@ -426,7 +432,7 @@ impl<'t> View<'t> {
 
     /// Where the earliest unfinished secret begins that the rest of the text may be the beginning
     /// of, at any depth; the end of the text when there is none.
-    fn unfinished(&self, at: usize) -> Wait {
+    fn unfinished(&self, at: usize) -> usize {
         let bytes = self.text.as_bytes();
         let table = self.table;
         let up_to = |bytes: &[u8], cut: usize, at: usize| {
@@ -448,21 +454,13 @@ impl<'t> View<'t> {
             .chain(&self.lowered)
             .map(|level| outside(level, up_to(&level.bytes, level.cut, level.from(at))));
         let known = deeper.fold(plain, usize::min);
-        let is_early = bytes.len() - known <= table.early;
-        let known = Wait { at: known, shows: if is_early { bytes.len() } else { known } };
         if self.formats == Formats::Kept {
             return known;
         }
-        let plain = formats::unfinished(bytes, at).map(|open| (open.start, open.public));
         let deeper = self.levels.iter().filter_map(|level| {
-            let open = formats::unfinished(&level.bytes, level.from(at))?;
-            let start = outside(level, open.start);
-            Some((start, start))
+            Some(outside(level, formats::unfinished(&level.bytes, level.from(at))?))
         });
-        plain.into_iter().chain(deeper).fold(known, |wait, (start, public)| Wait {
-            at: wait.at.min(start),
-            shows: wait.shows.min(public),
-        })
+        formats::unfinished(bytes, at).into_iter().chain(deeper).fold(known, usize::min)
     }
 }
 

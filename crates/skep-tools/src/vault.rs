@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::ExposeSecret;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use skep_core::policy::vault::{self, HIVE, VaultRow};
@@ -11,6 +11,7 @@ use skep_core::policy::{AgentReach, Class};
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Manner, Prepared, SecretArgument, Tool, ToolAnswer, ToolContext};
 use skep_guard::clock;
+use skep_guard::scrub::marker;
 use skep_guard::vault::{NewVaultEntry, Vault, VaultError, is_hidden, marked_as};
 
 use crate::blocking::ToolOutcome;
@@ -93,7 +94,10 @@ impl Tool for VaultTool {
             return Vec::new();
         }
         let key = arguments.get("key").and_then(Value::as_str).filter(|key| vault::is_name(key));
-        vec![SecretArgument { argument: "value", name: marked_as(key.unwrap_or("value")) }]
+        let name = marked_as(key.unwrap_or("value"));
+        // What is no name may be the value in the wrong place.
+        let wrong = key.is_none().then(|| SecretArgument { argument: "key", name: name.clone() });
+        [SecretArgument { argument: "value", name }].into_iter().chain(wrong).collect()
     }
 
     fn prepare(&self, arguments: Value) -> Result<Prepared, String> {
@@ -157,11 +161,9 @@ fn get(vault: &Vault, name: &str, context: &ToolContext) -> ToolOutcome {
         let how = json!({ "use": vault::reference(name), "hosts": hosts });
         return Ok(ToolAnswer::ok(how.to_string()));
     }
-    let text = value.expose_secret().to_owned();
-    if is_hidden(&text, false) {
-        context.secrets.show(SecretString::from(text.clone()));
-    }
-    Ok(ToolAnswer::ok(text))
+    // The model reads the value, the record has its name.
+    context.secrets.show(value);
+    Ok(ToolAnswer::ok(marker(&marked_as(name))))
 }
 
 fn list(vault: &Vault, prefix: &str, context: &ToolContext) -> ToolAnswer {

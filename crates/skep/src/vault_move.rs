@@ -84,6 +84,7 @@ impl MovePlan {
         for (secret, after) in &places {
             text = replaced(&text, secret, after)?;
         }
+        check(&source, &text, &places)?;
         let mut without = keys.text.clone();
         for secret in known.secrets() {
             without = keys::take(&without, &secret.name);
@@ -165,17 +166,41 @@ fn renamed(secret: &WrittenSecret, names: &mut EntryNames<'_>) -> Result<String,
     Ok(if after.contains("${") { written.to_owned() } else { after })
 }
 
+/// Whether the new text means what it is meant to: a value may be written in several lines.
+fn check(
+    source: &SourceText,
+    text: &str,
+    places: &[(WrittenSecret, String)],
+) -> Result<(), String> {
+    let file = source.file.clone();
+    let after = written_secrets(&SourceText { file, text: text.to_owned() });
+    let after = after.map_err(|mistake| mistake.to_string())?;
+    let is_there = |(secret, value): &&(WrittenSecret, String)| {
+        after.iter().any(|it| {
+            (&it.profile, &it.field) == (&secret.profile, &secret.field)
+                && it.text.as_str() == value
+        })
+    };
+    match places.iter().find(|place| !is_there(place)) {
+        Some((secret, _)) => Err(by_hand(secret)),
+        None => Ok(()),
+    }
+}
+
+fn by_hand(secret: &WrittenSecret) -> String {
+    let WrittenSecret { profile, field, text } = secret;
+    format!(
+        "`{field}` of the profile {profile} (line {} of providers.yaml) is written in a way that \
+         cannot be changed here; set it with `skep vault set NAME` and write `vault:NAME` there",
+        text.at().0
+    )
+}
+
 /// The text with another value in this place. In quotes it means the same wherever it stands.
 fn replaced(text: &str, secret: &WrittenSecret, after: &str) -> Result<String, String> {
-    let WrittenSecret { profile, field, text: scalar } = secret;
+    let scalar = &secret.text;
     let (line, column) = scalar.at();
-    let by_hand = || {
-        format!(
-            "`{field}` of the profile {profile} (line {line} of providers.yaml) is written in a \
-             way that cannot be changed here; set it with `skep vault set NAME` and write \
-             `vault:NAME` there"
-        )
-    };
+    let by_hand = || by_hand(secret);
     let mut lines: Vec<String> = text.split('\n').map(str::to_owned).collect();
     let at = lines.get_mut((line as usize).saturating_sub(1)).ok_or_else(by_hand)?;
     let start: usize =

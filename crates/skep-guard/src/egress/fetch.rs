@@ -31,6 +31,7 @@ use super::client::{Deadline, HttpError, HttpResponse, within};
 use super::error::EgressError;
 use super::hub::Egress;
 use super::redirect::{self, Hop, RedirectError};
+use crate::scrub;
 
 /// What a request carries about its connection and its length is ours to say; with another `Host`
 /// a server would answer for a host that nobody judged.
@@ -233,7 +234,7 @@ impl Egress {
             };
             let from = hop.address.clone();
             hop = hop.follow(status, location).map_err(|source| {
-                let location = location.chars().take(200).collect();
+                let location = scrub::known().clean(location).chars().take(200).collect();
                 FetchError::Redirect { address: from, location, source }
             })?;
         }

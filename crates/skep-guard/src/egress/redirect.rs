@@ -1,8 +1,12 @@
 //! Where an answer sends the client, and what of the request may go there.
 
+use std::borrow::Cow;
+
 use http::header::{self, HeaderMap, HeaderName};
 use http::{Method, StatusCode};
 use skep_core::policy::host::{HostError, WebAddress};
+
+use crate::scrub;
 
 /// What says nothing about the caller. Everything else a caller set was meant for one host.
 const HARMLESS: [HeaderName; 4] =
@@ -24,6 +28,8 @@ pub enum RedirectError {
     Downgrade,
     #[error("it leads to another host and would take the body of the request there")]
     Body,
+    #[error("it leads to another host and would take a secret there, in the address")]
+    Secret,
 }
 
 /// Whether the answer is a redirect, and its target as written.
@@ -51,6 +57,10 @@ impl Hop {
             if next.with_body {
                 return Err(RedirectError::Body);
             }
+            let target = next.address.to_string();
+            if [location, &target].iter().any(|text| holds_secret(text)) {
+                return Err(RedirectError::Secret);
+            }
             next.headers = HARMLESS
                 .into_iter()
                 .filter_map(|name| next.headers.get(&name).cloned().map(|value| (name, value)))
@@ -58,6 +68,11 @@ impl Hop {
         }
         Ok(next)
     }
+}
+
+/// Addresses that are signed for a while look like secrets, and are followed.
+fn holds_secret(text: &str) -> bool {
+    matches!(scrub::known().clean_file(text), Cow::Owned(_))
 }
 
 #[cfg(test)]
@@ -105,6 +120,22 @@ mod tests {
         ];
         for (from, method, status, to, expected) in cases {
             assert_eq!(followed(from, method.clone(), status, to), expected, "{method} {to}");
+        }
+    }
+
+    #[test]
+    fn network_a_redirect_takes_no_secret_to_another_host() {
+        scrub::known().add([scrub::Secret::new("redirect.test", "R3direct-canary-51")]);
+        let cases = [
+            ("/b?k=R3direct-canary-51", "GET http://a/b?k=R3direct-canary-51 3"),
+            ("http://b/?k=R3direct-canary-51", "Secret"),
+            ("http://b/?k=R3direct%2Dcanary%2D51", "Secret"),
+            ("http://b/?k=UjNkaXJlY3QtY2FuYXJ5LTUx", "Secret"),
+            ("http://b/#R3direct-canary-51", "Secret"),
+            ("http://b/?k=other", "GET http://b/?k=other 1"),
+        ];
+        for (to, expected) in cases {
+            assert_eq!(followed("http://a/", Method::GET, 302, to), expected, "{to}");
         }
     }
 

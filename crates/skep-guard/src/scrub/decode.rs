@@ -145,7 +145,7 @@ fn has_line_end(bytes: &[u8]) -> bool {
 }
 
 /// Digits of base64 directly before `at`, as far as they are counted.
-fn run_before(bytes: &[u8], at: usize) -> usize {
+pub(super) fn run_before(bytes: &[u8], at: usize) -> usize {
     bytes[..at].iter().rev().take(LINE).take_while(|byte| is_digit(**byte)).count()
 }
 
@@ -153,7 +153,7 @@ fn next_run(run: usize, byte: u8) -> usize {
     if is_digit(byte) { run + 1 } else { 0 }
 }
 
-fn is_digit(byte: u8) -> bool {
+pub(super) fn is_digit(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte)
 }
 

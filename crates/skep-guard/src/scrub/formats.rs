@@ -33,14 +33,6 @@ const UNMISTAKABLE: usize = 12;
 /// The longest gap between a name and its value.
 const GAP: usize = 8;
 
-/// What may become one when more text comes.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct OpenFormat {
-    pub start: usize,
-    /// Up to here it is the beginning that all of its kind have.
-    pub public: usize,
-}
-
 /// What the bytes behind a beginning are.
 enum Body {
     Other,
@@ -61,6 +53,8 @@ struct Formats {
     inner: Vec<&'static [u8]>,
     /// The length of the longest.
     longest: usize,
+    /// Of the letters before the fixed ones, the most.
+    before: usize,
     pairs: Pairs,
     /// By byte: whether one begins with it, and whether one of the inner ones does.
     first: [(bool, bool); 256],
@@ -85,11 +79,23 @@ static FORMATS: LazyLock<Formats> = LazyLock::new(|| {
     let mut first = [(false, false); 256];
     begins.iter().for_each(|begin| first[usize::from(begin[0])].0 = true);
     inner.iter().for_each(|begin: &&[u8]| first[usize::from(begin[0])].1 = true);
+    let before = rules.iter().filter_map(|rule| Some(rule.before?.most)).max().unwrap_or(0);
     let names = rules.iter().map(|rule| rule.name).chain([private_key::NAME]);
     let markers = names.map(|name| marker(&format!("{NAME}{name}"))).collect();
     let finder =
         finder.inspect_err(|error| tracing::error!(%error, "formats cannot be searched for"));
-    Formats { rules, finder: finder.ok(), patterns, begins, inner, longest, pairs, first, markers }
+    Formats {
+        rules,
+        finder: finder.ok(),
+        patterns,
+        begins,
+        inner,
+        longest,
+        before,
+        pairs,
+        first,
+        markers,
+    }
 });
 
 /// The first two letters of each beginning, a bit for each: ids and long words hold few of them,
@@ -125,6 +131,11 @@ pub fn issuers() -> BTreeMap<&'static str, &'static str> {
     FORMATS.rules.iter().map(|rule| (rule.name, rule.issuer)).chain([private_key]).collect()
 }
 
+/// So many letters may wait before the fixed ones of a secret are complete.
+pub(super) fn before() -> usize {
+    FORMATS.before + FORMATS.longest
+}
+
 /// Whether the text holds the marker of one.
 pub(super) fn is_marked(text: &str) -> bool {
     text.contains(&marker(NAME)[..MARK.len() + NAME.len()])
@@ -153,16 +164,15 @@ pub(super) fn find(bytes: &[u8], at: usize) -> Option<(Range<usize>, &'static st
     key.and_then(|key| Some((key, marker(FORMATS.rules.len())?)))
 }
 
-/// The earliest from `at` on that the end of the bytes cuts off.
-pub(super) fn unfinished(bytes: &[u8], at: usize) -> Option<OpenFormat> {
+/// Where the earliest from `at` on begins that the end of the bytes cuts off.
+pub(super) fn unfinished(bytes: &[u8], at: usize) -> Option<usize> {
     let at = at.max(bytes.len().saturating_sub(OPEN_BYTES));
     let key = private_key::unfinished(bytes, at);
     let open = hits(bytes, open_from(bytes, at)..bytes.len())
         .filter(|hit| matches!(hit.body(bytes), Body::Open(_)))
-        .map(|hit| OpenFormat { start: hit.start.max(at), public: hit.end });
+        .map(|hit| hit.start.max(at));
     let mut last = at.max(bytes.len().saturating_sub(FORMATS.longest))..bytes.len();
     let begun = last.find(|start| is_begun(bytes, *start));
-    let begun = begun.map(|start| OpenFormat { start, public: bytes.len() });
     open.chain(begun).chain(key).min()
 }
 

@@ -1,28 +1,35 @@
-//! A text that comes in pieces: what may be the beginning of a secret waits for what follows.
+//! A text that comes in pieces: a word waits for its end, for it may become a secret.
+//!
+//! Every word waits, not only one that begins as a secret does: whoever watches the pieces would
+//! else learn from what waits how a secret begins, letter by letter.
 
 use secrecy::zeroize::Zeroizing;
 
-use super::{Ahead, Formats, Scrubber, View, Wait, decode};
+use super::{Ahead, Formats, Scrubber, View, decode, formats};
 
 /// Bytes that wait at most, or more where a secret is longer: a run of escapes without an end is
 /// not the beginning of one.
 const MOST_HELD: usize = 256 << 10;
+
+/// Bytes that always wait at most, for secrets of more than one word. Of a longer one, a key file
+/// say, it can be seen whether its first words are what was written; its lines cannot be guessed.
+pub(super) const MOST_LAG: usize = 256;
+
+/// So many times as long as its longest form is a secret in escapes: that form has three bytes for
+/// one already, and `&#x000061;` has ten.
+const ESCAPED: usize = 8;
 
 /// What was passed on directly before stays to be read: digits of base64 for [`decode`], and for
 /// formats what tells whether a word begins, or stands before their fixed letters.
 const CONTEXT: usize = decode::LINE + 8;
 
 /// One running text. Whatever the pieces, no secret passes, and what passes is the whole text
-/// scrubbed at once; only that the first few letters of a long secret (see `Table::early`), or the
-/// beginning that all secrets of a format have, may stand before its name: nearly every piece ends
-/// with a letter some secret begins with, and a reader should not miss it until the next piece.
+/// scrubbed at once.
 #[derive(Default)]
 pub struct Stream {
     held: Zeroizing<String>,
     /// So much of its beginning was passed on and is done with.
     context: usize,
-    /// So much of its beginning was passed on already.
-    shown: usize,
     formats: Formats,
     found: bool,
 }
@@ -49,19 +56,13 @@ impl Stream {
         };
         let view = table.view(&text, self.formats);
         let most = MOST_HELD.max(16 * table.longest);
-        let end = Wait { at: text.len(), shows: text.len() };
-        let (mut passed, waits) = self.pass(&view, |from| {
-            let wait = view.unfinished(from);
-            if text.len() - wait.at <= most { wait } else { Wait { ..end } }
+        let (passed, waits) = self.pass(&view, |from| {
+            let waits = view.unfinished(from).min(view.open_word(from));
+            if text.len() - waits <= most { waits } else { text.len() }
         });
-        let shown = self.shown.max(waits.at);
-        if waits.shows > shown {
-            passed.push_str(&text[shown..waits.shows]);
-        }
-        let from = text.floor_char_boundary(waits.at.saturating_sub(CONTEXT));
+        let from = text.floor_char_boundary(waits.saturating_sub(CONTEXT));
         text[from..].clone_into(&mut self.held);
-        self.context = waits.at - from;
-        self.shown = shown.max(waits.shows) - from;
+        self.context = waits - from;
         passed
     }
 
@@ -70,8 +71,8 @@ impl Stream {
         let text = std::mem::take(&mut *self.held);
         let table = scrubber.table();
         let view = table.view(&text, self.formats);
-        let (passed, _) = self.pass(&view, |_| Wait { at: text.len(), shows: text.len() });
-        (self.shown, self.context) = (0, 0);
+        let (passed, _) = self.pass(&view, |_| text.len());
+        self.context = 0;
         passed
     }
 
@@ -86,31 +87,83 @@ impl Stream {
     }
 
     /// The text without secrets up to where it has to wait, and where that is.
-    fn pass(&mut self, view: &View<'_>, waits: impl Fn(usize) -> Wait) -> (String, Wait) {
+    fn pass(&mut self, view: &View<'_>, waits: impl Fn(usize) -> usize) -> (String, usize) {
         let text = view.text;
         let mut passed = String::new();
         let (mut done, mut ahead) = (self.context, Ahead::new());
-        // What was shown before is not shown again.
-        let pass = |from: usize, to: usize, passed: &mut String| {
-            passed.push_str(&text[from.max(self.shown).min(to)..to]);
-        };
         loop {
-            let mut waits = waits(done);
+            let waits = waits(done);
             // A secret that begins later may turn out to lie inside the one that waits, and one
             // that begins at the same place to be longer.
             match view.find(done, &mut ahead) {
-                Some(found) if found.start < waits.at => {
-                    pass(done, found.start, &mut passed);
+                Some(found) if found.start < waits => {
+                    passed.push_str(&text[done..found.start]);
                     passed.push_str(found.marker);
                     done = found.end;
                     self.found = true;
                 }
-                found => {
-                    waits.shows = found.map_or(waits.shows, |found| found.start.min(waits.shows));
-                    pass(done, waits.at, &mut passed);
+                _ => {
+                    passed.push_str(&text[done..waits]);
                     return (passed, waits);
                 }
             }
         }
     }
+}
+
+impl View<'_> {
+    /// Where the word begins, from `at` on, that the text ends with, or the last bytes that always
+    /// wait. No known value decides that, only how long they are: of a word without escapes no
+    /// more waits than the longest form has, and what may stand before the first letters of a
+    /// format.
+    fn open_word(&self, at: usize) -> usize {
+        let (bytes, table) = (self.text.as_bytes(), self.table);
+        let is_plain = self.levels.is_empty() && self.lowered.is_none() && self.cut == bytes.len();
+        let most = if is_plain { table.longest } else { ESCAPED * table.longest };
+        let most = most.max(formats::before());
+        let word = word_start(bytes, at).max(bytes.len().saturating_sub(most));
+        let lag = self.text.floor_char_boundary(bytes.len().saturating_sub(table.lag));
+        word.min(lag.max(at))
+    }
+}
+
+/// Where the word begins that the bytes end with, from `at` on. A line end inside base64 is part of
+/// it.
+fn word_start(bytes: &[u8], at: usize) -> usize {
+    let mut start = back(bytes, bytes.len(), is_of_word);
+    while let Some(end) = line_end(bytes, start).filter(|end| *end > at && is_inside(bytes, *end)) {
+        start = back(bytes, end, is_of_word);
+    }
+    start.max(at)
+}
+
+/// Where the line ends whose successor begins at `start`.
+fn line_end(bytes: &[u8], start: usize) -> Option<usize> {
+    let end = back(bytes, start, |byte| byte.is_ascii_whitespace());
+    matches!(bytes[end..start], [b'\n' | b'\r', ..]).then_some(end)
+}
+
+/// Whether the line end at `at` is left out by [`decode`]: behind enough digits of base64, those of
+/// earlier lines included.
+fn is_inside(bytes: &[u8], mut at: usize) -> bool {
+    loop {
+        if decode::run_before(bytes, at) >= decode::LINE {
+            return true;
+        }
+        let line = back(bytes, at, decode::is_digit);
+        match line_end(bytes, line) {
+            Some(end) => at = end,
+            None => return false,
+        }
+    }
+}
+
+/// Where the bytes begin that are such ones up to `end`.
+fn back(bytes: &[u8], end: usize, is_such: fn(u8) -> bool) -> usize {
+    bytes[..end].iter().rposition(|byte| !is_such(*byte)).map_or(0, |other| other + 1)
+}
+
+/// Letters of other scripts end a word: a text without blanks would wait for its end.
+pub(super) fn is_of_word(byte: u8) -> bool {
+    byte.is_ascii_graphic()
 }

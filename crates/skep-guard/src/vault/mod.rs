@@ -208,6 +208,10 @@ impl Vault {
         }
         if let Some(value) = &value {
             check_value(value.expose_secret(), secret)?;
+            if name.contains(value.expose_secret()) {
+                let why = "the name of the entry holds its value; use another name";
+                return Err(VaultError::Invalid(why.to_owned()));
+            }
             hide(&name, value, secret).await;
         }
         let _changing = self.changing.lock().await;
@@ -441,13 +445,18 @@ pub fn marked_as(name: &str) -> String {
 }
 
 /// Whether the value of an agent's own entry is hidden as those of people are. One that could be a
-/// word or a phrase is not: an agent could take ordinary text from all others with it.
+/// word, a phrase, a path or a name is not: an agent could take ordinary text from all others with
+/// it. Keys have letters and digits side by side.
 pub fn is_hidden(value: &str, secret: bool) -> bool {
-    let odd = |byte: u8| byte.is_ascii_digit() || b"+/=_-.~:".contains(&byte);
+    let digits = value.bytes().filter(u8::is_ascii_digit).count();
+    let letters = value.bytes().filter(u8::is_ascii_alphabetic).count();
+    let is_of_key = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=_-.~".contains(&byte);
     secret
         || (value.len() >= 2 * SHORTEST
-            && value.bytes().any(odd)
-            && value.bytes().all(|byte| byte.is_ascii_graphic()))
+            && digits >= 2
+            && letters >= 2
+            && digits + letters >= value.len() * 3 / 4
+            && value.bytes().all(is_of_key))
 }
 
 /// Hides a value that an agent gave, where that is hidden and there is room.

@@ -22,7 +22,9 @@ pub use sessions::{
 };
 
 pub use turns::{TurnOutcome, TurnOutcomeState};
-pub use vault::{LooseSecret, SecretScan, VaultEntry, VaultInfo, VaultRotation, VaultWish};
+pub use vault::{
+    LooseSecret, SecretScan, VaultEntry, VaultInfo, VaultRotation, VaultWish, check_no_secret,
+};
 pub use workspace::{FileChange, FileChanges, WorkspaceEntry, WorkspaceItem, WorkspaceKind};
 
 use serde::Serialize;

@@ -1,10 +1,13 @@
 //! What doors hand in and get back about the vault: never a value.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use skep_core::Millis;
 use skep_core::ids::AgentName;
+use skep_core::inbound::{DoorError, ErrorKind};
 use skep_guard::scrub::{self, Secret};
 use skep_store::StoredText;
 
@@ -112,4 +115,13 @@ impl LooseSecret {
         });
         found.collect()
     }
+}
+
+/// What is given back as it came cannot be replaced, so it is no secret of the hive.
+pub fn check_no_secret(what: &str, text: &str) -> Result<(), DoorError> {
+    if matches!(scrub::known().clean(text), Cow::Owned(_)) {
+        let text = format!("{what} holds a secret, or what looks like one; use another.");
+        return Err(DoorError::new(ErrorKind::Invalid, "secret", text));
+    }
+    Ok(())
 }

@@ -27,7 +27,9 @@ use skep_store::requests::Request;
 use skep_store::{Pending, StoreError, lanes, outbox, watch};
 use skep_turn::lane::Slot;
 
-use crate::door::{AckState, DoorError, ErrorKind, Inbound, Receipt, Source, SpendInfo};
+use crate::door::{
+    AckState, DoorError, ErrorKind, Inbound, Receipt, Source, SpendInfo, check_no_secret,
+};
 use crate::hive::{Hive, Shared, door_error};
 use choose::ChoiceWish;
 
@@ -504,11 +506,8 @@ fn check(inbound: &Inbound, files: &[File], longest: usize) -> Result<(), DoorEr
         Source::Socket { id, .. } => id,
         Source::Api { key } | Source::Call { key, .. } => key,
     };
-    // Both are given back as they came, so nothing in them could be replaced.
-    let named = [id.as_deref().unwrap_or_default(), inbound.session_key.as_str()];
-    if named.iter().any(|name| matches!(scrub::known().clean(name), Cow::Owned(_))) {
-        let text = "The id or the session of the message is a secret of this hive; use another.";
-        return invalid("secret", text.to_owned());
+    if let Some(id) = id {
+        check_no_secret("The id of the message", id)?;
     }
     if let Some(id) = id
         && (id.is_empty() || id.len() > LONGEST_ID || id.chars().any(char::is_control))
@@ -521,6 +520,7 @@ fn check(inbound: &Inbound, files: &[File], longest: usize) -> Result<(), DoorEr
 
 /// The form of what names a conversation.
 pub(crate) fn check_key(key: &SessionKey) -> Result<(), DoorError> {
+    check_no_secret("The session key", key.as_str())?;
     if !is_session_key(key.as_str()) {
         let text = format!(
             "A session key has 1 to {SESSION_KEY_CHARACTERS} characters, none of them a control \

@@ -9,7 +9,7 @@ use skep_guard::scrub::{self, Secret};
 use skep_guard::{clock, random};
 use skep_store::tokens::{self, AddToken, RevokeToken, TokenRow};
 
-use crate::door::{Credential, DoorError, ErrorKind, Grant, Identity, TokenInfo};
+use crate::door::{Credential, DoorError, ErrorKind, Grant, Identity, TokenInfo, check_no_secret};
 use crate::hive::{Hive, ValidToken, door_error};
 
 /// Tokens and keys that are searched for in texts; a hive with more of them hides those in use
@@ -64,6 +64,10 @@ impl Hive {
         by: &Principal,
         request: Option<&str>,
     ) -> Result<(TokenInfo, String), DoorError> {
+        check_no_secret("The name of the token", name)?;
+        if let Some(prefix) = &grant.prefix {
+            check_no_secret("The prefix of the token", prefix)?;
+        }
         if let Some(mistake) = grant.mistake() {
             return Err(DoorError::new(ErrorKind::Invalid, "invalid_grant", mistake));
         }

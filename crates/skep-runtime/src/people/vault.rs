@@ -8,7 +8,7 @@ use skep_guard::vault::{NewVaultEntry, VaultError};
 
 use crate::door::{
     DoorError, ErrorKind, FileWriters, LooseSecret, SecretScan, VaultEntry, VaultInfo,
-    VaultRotation, VaultWish,
+    VaultRotation, VaultWish, check_no_secret,
 };
 use crate::hive::{Hive, door_error};
 
@@ -72,6 +72,7 @@ impl Hive {
     /// Sets an entry; profiles that name it use it when this returns.
     pub async fn set_vault_entry(&self, wish: VaultWish, by: &Principal) -> Result<(), DoorError> {
         let VaultWish { name, agent, value, hosts } = wish;
+        check_no_secret("The name of the entry", &name)?;
         let owner = self.vault_owner(agent.as_ref()).await?;
         let vault = &self.shared.vault;
         let before = vault.list().into_iter().map(|it| it.row);

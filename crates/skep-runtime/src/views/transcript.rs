@@ -1,6 +1,7 @@
 //! Messages as JSON lines: one message a line, as it is stored. What is read is what was written:
 //! a line that would come back different is refused, with its number.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
@@ -40,7 +41,7 @@ pub(crate) fn write(
         DoorError::new(ErrorKind::Internal, "internal", text)
     })?;
     // A row may be older than what is known as a secret today.
-    Ok(scrub::known().clean_owned(line) + "\n")
+    Ok(scrub::known().clean_json_text(line) + "\n")
 }
 
 /// What a person or the agent said or gave; nothing for other rows.
@@ -69,7 +70,12 @@ fn markdown(message: &Message, sender: &str) -> Option<String> {
 
 /// The messages of one session, complete and in order. Secrets in them stay outside.
 pub(crate) fn read(agent: &AgentName, text: &str) -> Result<Vec<Message>, String> {
-    let text = scrub::known().clean(text);
+    let clean = |line: &str| scrub::known().clean_json_text(line.to_owned());
+    let text = match scrub::known().clean(text) {
+        Cow::Borrowed(text) => Cow::Borrowed(text),
+        // Key by key: a line is JSON, and stays it.
+        Cow::Owned(_) => Cow::Owned(text.lines().map(clean).collect::<Vec<_>>().join("\n")),
+    };
     let mut messages = match seed::is_seed(&text) {
         true => read_all(agent, &seed::canonical(agent, &text)?)?,
         false => read_all(agent, &text)?,

@@ -337,7 +337,7 @@ pub(crate) fn delta(place: &Place, mark: &DeltaMark, text: &str) -> Utf8Bytes {
 
 /// A frame may be older than what is known as a secret, or repeat what the client sent.
 pub(crate) fn wire(frame: &Value) -> Utf8Bytes {
-    scrub::known().clean_owned(frame.to_string()).into()
+    scrub::known().clean_json_text(frame.to_string()).into()
 }
 
 #[cfg(test)]

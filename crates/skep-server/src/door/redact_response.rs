@@ -30,9 +30,8 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 fn clean_bytes(bytes: Bytes) -> Bytes {
-    let Ok(text) = std::str::from_utf8(&bytes) else { return bytes };
-    match scrub::known().clean(text) {
-        std::borrow::Cow::Borrowed(_) => bytes,
-        std::borrow::Cow::Owned(text) => text.into(),
+    match String::from_utf8(bytes.into()) {
+        Ok(text) => scrub::known().clean_json_text(text).into(),
+        Err(other) => other.into_bytes().into(),
     }
 }

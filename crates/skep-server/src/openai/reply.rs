@@ -128,6 +128,6 @@ impl Chunks {
             chunk["usage"] = usage;
         }
         // What is told from rows may be older than what is known as a secret.
-        Sent::default().data(scrub::known().clean_owned(chunk.to_string()))
+        Sent::default().data(scrub::known().clean_json_text(chunk.to_string()))
     }
 }

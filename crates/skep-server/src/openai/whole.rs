@@ -85,7 +85,7 @@ fn later(ending: BoxFuture<'static, Ended>, presence: Presence, space: Duration)
         let piece = match ended {
             Ended::Answered(completion) => serde_json::to_string(&completion).map(|text| {
                 presence.delivered();
-                scrub::known().clean_owned(text).into()
+                scrub::known().clean_json_text(text).into()
             }),
             Ended::Failed(_) | Ended::Left => {
                 return Some((Err(io::Error::other("the turn has no answer")), None));

@@ -1,8 +1,11 @@
 //! Headers with a meaning of ours, read strictly.
 
+use std::borrow::Cow;
+
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName};
+use skep_guard::scrub;
 use utoipa::IntoParams;
 use utoipa::openapi::Required;
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
@@ -48,6 +51,11 @@ impl IdempotencyKey {
                 let detail =
                     format!("Idempotency-Key has 1 to {ID_BYTES} visible ASCII characters");
                 Err(Problem::bad_request("bad_id", detail))
+            }
+            // It is kept, and nothing in it could be replaced.
+            Some(key) if matches!(scrub::known().clean(key), Cow::Owned(_)) => {
+                let detail = "Idempotency-Key holds a secret, or what looks like one; use another";
+                Err(Problem::bad_request("secret", detail))
             }
             key => Ok(Self(key.map(str::to_owned))),
         }

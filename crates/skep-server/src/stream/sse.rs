@@ -50,5 +50,5 @@ pub(crate) fn json(value: &impl Serialize) -> String {
     // Events and messages have text keys only, which always serialise.
     let data = serde_json::to_string(value).unwrap_or_default();
     // What is told again from rows may be older than what is known as a secret.
-    scrub::known().clean_owned(data)
+    scrub::known().clean_json_text(data)
 }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use skep_core::engine::ToolCall;
 use skep_core::ids::{CallId, TurnId};
@@ -54,8 +54,14 @@ impl HeldSecrets {
         arguments: &mut Value,
     ) -> bool {
         let Some(tool) = toolbox.find(name) else { return false };
-        let mut found = false;
-        for SecretArgument { argument, name } in tool.secret_arguments(arguments) {
+        let secrets = tool.secret_arguments(arguments);
+        let Some(first) = secrets.first().map(|secret| secret.name.clone()) else { return false };
+        // Whoever may not call it hides nothing from the others with it.
+        let hides = is_listed(agent, &**tool);
+        let misfits = take_misfits(&tool.spec().input_schema, arguments);
+        misfits.iter().filter(|_| hides).for_each(|text| vault::hide_own(&first, text));
+        let mut found = !misfits.is_empty();
+        for SecretArgument { argument, name } in secrets {
             let Some(place) = arguments.get_mut(argument) else { continue };
             let text = match &*place {
                 Value::String(text) => text.clone(),
@@ -67,8 +73,7 @@ impl HeldSecrets {
                 continue;
             }
             *place = Value::String(marker);
-            // Whoever may not call it hides nothing from the others with it.
-            if is_listed(agent, &**tool) {
+            if hides {
                 vault::hide_own(&name, &text);
             }
             let tool = tool.spec().name.clone();
@@ -124,5 +129,58 @@ impl HeldSecrets {
     fn find(&self, turn: &TurnId, kind: &SecretKind) -> Option<SecretString> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.iter().find(|it| it.turn == *turn && it.kind == *kind).map(|it| it.value.clone())
+    }
+}
+
+/// Takes out what the schema of a tool with secrets does not name, and gives it back: a value in
+/// the wrong place, or under another name, is one all the same.
+fn take_misfits(schema: &Value, arguments: &mut Value) -> Vec<String> {
+    let mut misfits = Vec::new();
+    let Value::Object(fields) = arguments else {
+        texts(&std::mem::take(arguments), &mut misfits);
+        *arguments = json!({});
+        return misfits;
+    };
+    let is_known = |name: &str| schema["properties"].get(name).is_some();
+    let (known, other) = std::mem::take(fields).into_iter().partition(|(name, _)| is_known(name));
+    *fields = known;
+    texts(&Value::Object(other), &mut misfits);
+    misfits
+}
+
+/// Every text of the value, keys included.
+fn texts(value: &Value, into: &mut Vec<String>) {
+    match value {
+        Value::String(text) => into.push(text.clone()),
+        Value::Array(items) => items.iter().for_each(|item| texts(item, into)),
+        Value::Object(fields) => fields.iter().for_each(|(name, item)| {
+            into.push(name.clone());
+            texts(item, into);
+        }),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_tool_does_not_name_is_taken_out_of_a_call() {
+        let schema = json!({"properties": {"key": {}, "value": {}}});
+        let cases = [
+            (json!({"key": "k", "value": "v"}), json!({"key": "k", "value": "v"}), vec![]),
+            (json!({"key": "k", "secret": {"a": ["v", 1]}}), json!({"key": "k"}), {
+                vec!["secret", "a", "v"]
+            }),
+            (json!({"TOKEN": "v"}), json!({}), vec!["TOKEN", "v"]),
+            (json!("key=k value=v"), json!({}), vec!["key=k value=v"]),
+            (json!(["k", "v"]), json!({}), vec!["k", "v"]),
+            (json!(null), json!({}), vec![]),
+        ];
+        for (mut arguments, expected, misfits) in cases {
+            assert_eq!(take_misfits(&schema, &mut arguments), misfits);
+            assert_eq!(arguments, expected);
+        }
     }
 }

@@ -1,5 +1,5 @@
 //! What the hive hears of an engine: its events without secrets, before anything keeps or tells
-//! them. A secret that comes in pieces is held back until it is known to be one.
+//! them. A word that comes in pieces waits for its end: it may be a secret.
 
 use skep_core::engine::{EngineEvent, TurnEnd};
 use skep_core::ids::CallId;
@@ -206,12 +206,12 @@ mod tests {
             (
                 "pieces",
                 vec![text("it is sk-se"), text("cret"), text("-1."), text(" End s")],
-                vec![text("it is "), text("[secret:key]."), text(" End ")],
+                vec![text("it is "), text("[secret:key]. End ")],
             ),
             (
                 "the end brings out what was held back",
                 vec![text("file"), text("s"), thinking("sk-"), failed("no sk-secret-1")],
-                vec![text("file"), text("s"), thinking("sk-"), failed("no [secret:key]")],
+                vec![text("files"), thinking("sk-"), failed("no [secret:key]")],
             ),
             (
                 "signed thinking that held a secret loses its signature, the next one keeps its",
@@ -231,8 +231,8 @@ mod tests {
             ),
             (
                 "a signature that holds it",
-                vec![thinking("y"), signature("{sk-secret-1}"), text("!")],
-                vec![thinking("y"), text("!")],
+                vec![thinking("y"), signature("{sk-secret-1}"), text("! ")],
+                vec![thinking("y"), text("! ")],
             ),
             (
                 "calls, encrypted thinking",
@@ -244,8 +244,8 @@ mod tests {
             ),
             (
                 "an answer that begins anew",
-                vec![text("sk-"), EngineEvent::CallStart, text("secret-1")],
-                vec![EngineEvent::CallStart, text("secret-1")],
+                vec![text("sk-"), EngineEvent::CallStart, text("secret-1 ")],
+                vec![EngineEvent::CallStart, text("secret-1 ")],
             ),
         ];
         for (what, said, expected) in cases {

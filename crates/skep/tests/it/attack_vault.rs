@@ -156,6 +156,79 @@ async fn attack_a_vault_entry_works_and_is_seen_nowhere() {
     assert!(problem.starts_with("the key file of the vault is missing"), "{problem}");
 }
 
+/// Arguments that do not fit are refused, and are on no record all the same.
+#[tokio::test]
+async fn attack_a_value_in_the_wrong_place_of_a_call_is_on_no_record() {
+    let site = Site::start().await;
+    let stage = stage(&site).await;
+    let play = stage.run(stage.start().env("SKEP_LOG", "trace")).await;
+    let values: Vec<Canary> = (0..6).map(|n| Canary::new(&format!("misfit{n}"))).collect();
+    let calls = [
+        json!({"key": "A", "secret": values[0].value()}),
+        json!({"A": values[1].value()}),
+        json!({"key": format!("/{}", values[2].value()), "value": "A"}),
+        json!({"key": "A", "value": {"text": [values[3].value()]}}),
+        json!({"key": ["A"], "value": values[4].value(), "note": "x"}),
+        json!({values[5].value(): "A"}),
+    ];
+    for arguments in calls {
+        let said = call(&stage, &play, "main", "vault_set", arguments).await;
+        let expected = ["vault_set takes key and value", "vault_invalid", "kept A"];
+        assert!(expected.iter().any(|word| said.contains(word)), "{said}");
+    }
+    nowhere(&stage, play, &values.iter().collect::<Vec<_>>()).await;
+}
+
+/// A phrase is not hidden where it is said; what `vault_get` answered is on no record.
+#[tokio::test]
+async fn attack_a_phrase_that_an_agent_keeps_is_on_no_record() {
+    let site = Site::start().await;
+    let stage = stage(&site).await;
+    let play = stage.run(stage.start()).await;
+    let phrase = "seven quiet herons stand";
+    let set = call(&stage, &play, "main", "vault_set", json!({"key": "P", "value": phrase})).await;
+    assert!(set.contains("not hidden"), "{set}");
+    let said = call(&stage, &play, "main", "vault_get", json!({"key": "P"})).await;
+    assert!(said.contains(phrase), "{said}");
+    call(&stage, &play, "main", "vault_list", json!({})).await;
+    let later = stage.model.requests().last().unwrap().body.to_string();
+    assert!(!later.contains(phrase) && later.contains("[secret:vault.P]"), "{later}");
+    let history = play.api().get("/api/v1/agents/main/history?view=full&limit=500").await.unwrap();
+    assert!(!history.text.contains(phrase), "{}", history.text);
+}
+
+/// What is given back as it came holds no secret.
+#[tokio::test]
+async fn attack_no_name_is_a_secret() {
+    let site = Site::start().await;
+    let stage = stage(&site).await;
+    let play = stage.run(stage.start()).await;
+    let value = Canary::new("named");
+    let put = |name: &str, value: &str| {
+        let path = format!("/api/v1/vault/entries/{name}");
+        answer(play.api().request(Method::PUT, &path).json(&json!({"value": value})))
+    };
+    assert_eq!(put("SAME-as-the-value", "SAME-as-the-value").await.unwrap().status, 400);
+    assert_eq!(put("N", value.value()).await.unwrap().status, 204);
+    assert_eq!(put(value.value(), "something-else").await.unwrap().status, 400);
+    let refused = |request: reqwest::RequestBuilder| async move {
+        let told = answer(request).await.unwrap();
+        assert_eq!(
+            (told.status, told.json["code"].as_str()),
+            (400, Some("secret")),
+            "{}",
+            told.text
+        );
+    };
+    let post = |path: &str, body: Value| play.api().request(Method::POST, path).json(&body);
+    let message = || post("/api/v1/agents/main/messages", json!({"message": "hello"}));
+    refused(message().header("Idempotency-Key", value.value())).await;
+    let keyed = json!({"message": "hello", "session_key": value.value()});
+    refused(post("/api/v1/agents/main/messages", keyed)).await;
+    refused(post("/api/v1/tokens", json!({"name": value.value(), "role": "viewer"}))).await;
+    nowhere(&stage, play, &[&value]).await;
+}
+
 #[tokio::test]
 async fn attack_a_value_is_hidden_the_first_time_an_agent_sets_it() {
     let site = Site::start().await;

@@ -256,8 +256,8 @@ async fn attack_workspace_secrets_and_markup_do_not_reach_the_page() {
         (&long["cut"], &long["size"]),
         (&json!(true), &json!(filler.len() + SECRET.len() + " and more".len()))
     );
-    assert!(text.trim_end_matches(|c| SECRET[..3].contains(c)).len() <= filler.len(), "cut");
-    assert!(text.len() >= filler.len() && !text.contains(&SECRET[..4]), "{}", text.len());
+    // The last word of what was cut waits for its end, which never comes.
+    assert!(filler.starts_with(text) && text.len() >= filler.len() - 16, "{}", text.len());
     let saved = content(&play.api(), "long.txt").await;
     assert_eq!(saved.text, format!("{filler}{MARKER} and more"));
     assert_eq!(file(&play, "dump.bin").await["text"], Value::Null);
@@ -308,7 +308,8 @@ async fn attack_workspace_large_files_and_folders_are_cut_and_say_so() {
     assert_eq!((found["entries"].as_array().unwrap().len(), &found["cut"]), (1000, &json!(true)));
     let huge = file(&play, "huge.log").await;
     assert_eq!((&huge["size"], &huge["cut"]), (&json!(10_u64 << 30), &json!(true)));
-    assert_eq!(huge["text"].as_str().unwrap().len(), 256 << 10);
+    let shown = huge["text"].as_str().unwrap().len();
+    assert!(((256 << 10) - 256..=256 << 10).contains(&shown), "{shown}");
     assert_eq!(refused(&content(&play.api(), "huge.log").await), (409, "too_large"));
 }
 

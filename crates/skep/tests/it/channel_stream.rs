@@ -38,11 +38,12 @@ async fn channel_a_message_streams_to_its_durable_answer() {
     let path = format!("{MESSAGES}?stream=true");
     let seen = all(post_stream(&play.api(), &path, &json!({"message": "where?"})).await).await;
     let expected =
-        ["ack", "delta", "tool_start", "tool_end", "delta", "delta", "delta", "response"];
+        ["ack", "delta", "delta", "tool_start", "tool_end", "delta", "delta", "delta", "response"];
     assert_eq!(names(&seen), expected, "{seen:?}");
     let texts: Vec<&str> = seen.iter().filter_map(|(_, data)| data["text"].as_str()).collect();
-    assert_eq!(texts, ["I look.", "It ", "is ", "there."]);
-    let (ack, end) = (&seen[0].1, &seen[7].1);
+    // A word waits for its end.
+    assert_eq!(texts, ["I ", "look.", "It ", "is ", "there."]);
+    let (ack, end) = (&seen[0].1, &seen[8].1);
     assert_eq!(end["response"]["content"], "It is there.");
     assert_eq!((&ack["item_id"], &end["state"]), (&end["item_id"], &"done".into()));
     assert!(end["usage"]["totalTokens"].as_u64().unwrap() > 0, "{end}");
@@ -79,7 +80,7 @@ async fn channel_a_stream_is_of_its_own_message_alone() {
 async fn channel_a_client_that_leaves_its_stream_does_not_end_the_turn() {
     let stage = Stage::new().await;
     let gate = stage.model.gate("held");
-    stage.model.push(Reply::new().text("half").gate("held").text(" whole"));
+    stage.model.push(Reply::new().text("half ").gate("held").text(" whole"));
     let play = stage.up().await;
     let path = format!("{MESSAGES}?stream=true");
     let mut events = post_stream(&play.api(), &path, &json!({"message": "go"})).await;

@@ -179,7 +179,7 @@ async fn channel_chat_counts_down_to_the_next_try_and_tries_again() {
 #[tokio::test]
 async fn channel_chat_takes_back_a_try_that_broke_off_and_says_so_on_a_narrow_terminal() {
     let stage = Stage::new().await;
-    stage.model.push(Reply::new().open_text().delta("half an answer").gate("cut").cut());
+    stage.model.push(Reply::new().open_text().delta("half an answer ").gate("cut").cut());
     stage.model.push(Reply::error(529, "overloaded_error", "Overloaded", Some("600")));
     stage.model.push(Reply::say("whole"));
     let _play = stage.up().await;

@@ -32,12 +32,9 @@ pub(super) fn find(bytes: &[u8], at: usize) -> Option<Range<usize>> {
     })
 }
 
-/// The first from `at` on that the end of the bytes cuts off.
-pub(super) fn unfinished(bytes: &[u8], at: usize) -> Option<super::OpenFormat> {
-    let start = begins(bytes, at).find(|start| matches!(end(&bytes[*start..]), End::Open(_)))?;
-    let label = bytes[start..].iter().take(LABEL).position(|byte| *byte < b' ' || *byte == b'\\');
-    let public = label.map_or(bytes.len(), |label| start + label);
-    Some(super::OpenFormat { start, public })
+/// Where the first from `at` on begins that the end of the bytes cuts off.
+pub(super) fn unfinished(bytes: &[u8], at: usize) -> Option<usize> {
+    begins(bytes, at).find(|start| matches!(end(&bytes[*start..]), End::Open(_)))
 }
 
 fn begins(bytes: &[u8], at: usize) -> impl Iterator<Item = usize> {

@@ -22,7 +22,7 @@ use skep_turn::lane::Slot;
 use super::{Foreseen, approvers_of, draft_of, row_of, unknown_approval};
 use crate::door::{
     ApprovalInfo, DecisionWish, DoorError, ErrorKind, FileWriters, Identity, Inbound, RuleDraft,
-    Sight, Source,
+    Sight, Source, check_no_secret,
 };
 use crate::hive::{Hive, door_error};
 use crate::intake::Opens;
@@ -74,6 +74,9 @@ impl Hive {
         if note.as_ref().is_some_and(|note| note.chars().count() > NOTE_CHARACTERS) {
             let text = format!("A note has at most {NOTE_CHARACTERS} characters.");
             return Err(DoorError::new(ErrorKind::Invalid, "invalid_note", text));
+        }
+        for pattern in &wish.patterns {
+            check_no_secret("The pattern", pattern)?;
         }
         let lasting = wish.scope != Scope::Once;
         if (!wish.approve && lasting) || (!wish.patterns.is_empty() && !lasting) {
