@@ -16,6 +16,9 @@ use crate::print::{Tone, counted, items, stamp, text_or_empty, toned};
 /// More than a value may have.
 const VALUE_BYTES: u64 = 1 << 20;
 
+/// What the hive calls an entry that is there already.
+const EXISTS: &str = "vault_exists";
+
 #[derive(Subcommand)]
 pub enum VaultCommand {
     /// List the entries: names, owners, hosts and uses, never values
@@ -74,8 +77,17 @@ pub async fn run(command: VaultCommand, globals: &Globals) -> Result<(), Failure
             if !hosts.is_empty() {
                 body["hosts"] = json!(hosts);
             }
-            client.put(&path(&name, agent), &body, attempted).await?;
-            globals.print(&json!({ "set": name }), [format!("set {name}")]);
+            let path = path(&name, agent);
+            let is_new = !keep && client.put_new(&path, &body, EXISTS, &attempted).await?;
+            if !is_new {
+                client.put(&path, &body, attempted).await?;
+            }
+            let line = match (is_new, keep) {
+                (true, _) => format!("set {name}"),
+                (false, true) => format!("changed {name}: its value stays"),
+                (false, false) => format!("replaced {name}: the value it had is gone"),
+            };
+            globals.print(&json!({ "set": name, "replaced": !is_new && !keep }), [line]);
         }
         VaultCommand::Rm { name, agent } => {
             let attempted = format!("remove the vault entry {name}");

@@ -58,6 +58,8 @@ pub struct VaultWish {
     pub value: Option<Secret>,
     /// Nothing: the hosts that are there stay; none for a new entry.
     pub hosts: Option<Vec<String>>,
+    /// Only where there is no such entry yet.
+    pub is_new: bool,
 }
 
 /// What a rotation did.
