@@ -84,7 +84,7 @@ export function Vault() {
           <Confirm
             label="Delete entry"
             title={`Delete ${entry.name} of ${entry.agent ?? "the whole hive"}?`}
-            acts={[["Delete", () => remove(entryPath(entry.name, entry.agent)).then(stale)]]}
+            acts={[["Delete", () => remove(entryPath(entry)).then(stale)]]}
             close={() => setDeleted(undefined)}
           >
             {users(entry)} stop working until it is set again. The value cannot be brought back.
@@ -106,13 +106,13 @@ export function Vault() {
   );
 }
 
-const entryPath = (name: string, agent: string | undefined) =>
-  url`/vault/entries/${name}` + query({ agent });
+const entryPath = ({ name, agent }: { name: string; agent?: string | null | undefined }) =>
+  url`/vault/entries/${name}` + query({ agent: agent ?? undefined });
 
 /** Who goes without it when it is gone. */
 function users({ agent, profiles }: VaultEntry): string {
-  const callers = `Calls of ${agent ? `the agent ${agent}` : "agents"} that use it`;
-  return profiles.length ? `${plural(profiles.length, "model profile")} and c${callers.slice(1)}` : callers;
+  const calls = `alls of ${agent ? `the agent ${agent}` : "agents"} that use it`;
+  return profiles.length ? `${plural(profiles.length, "model profile")} and c${calls}` : `C${calls}`;
 }
 
 function Entries(props: { of: VaultEntry[]; edit: (entry: VaultEntry) => void }) {
@@ -182,7 +182,7 @@ function EntryForm(props: {
   const [form, set] = createStore({ name: "", scope: entry?.agent ?? HIVE, value: "", hosts });
   const agents = () => (hive.state.snapshot?.agents ?? []).map(({ name }) => name);
   const agent = () => (form.scope === HIVE ? undefined : form.scope);
-  const path = () => entryPath(entry?.name ?? form.name.trim(), agent());
+  const path = () => entryPath({ name: entry?.name ?? form.name.trim(), agent: agent() });
   /** The path of an entry that turned out to be there: it is replaced when asked for once more. */
   const [taken, setTaken] = createSignal<string>();
   const replaces = () => taken() !== undefined && taken() === path();

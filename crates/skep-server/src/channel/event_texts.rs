@@ -85,8 +85,46 @@ impl EventTexts {
 mod tests {
     use super::*;
     use crate::channel::frame;
-    use skep_core::event::EventKind;
-    use skep_core::ids::AgentName;
+    use skep_core::approval::ApprovalState;
+    use skep_core::ids::{AgentId, AgentName, SessionKey, Token};
+
+    /// It was cut and kept before the value was known.
+    #[test]
+    fn attack_an_event_does_not_end_with_the_beginning_of_a_secret() {
+        let value = "value-of-an-event-0123456789";
+        scrub::known().add([scrub::Secret::new("vault.EVENT", value)]);
+        let at = TURN_START_CHARACTERS - 12;
+        let body = format!("{} {}", "x".repeat(at - 1), &value[..12]);
+        assert_eq!(body.chars().count(), TURN_START_CHARACTERS);
+        let title = format!("{} {}", "y".repeat(45), &value[..14]);
+        let pattern = format!("echo {}{CUT}", &value[..20]);
+        let kinds = [
+            EventKind::TurnStart {
+                session_key: SessionKey::new("main"),
+                token: Token(1),
+                from: "operator".to_owned(),
+                body,
+                resumed: false,
+            },
+            EventKind::SessionChanged {
+                session_key: SessionKey::new("main"),
+                title,
+                pinned: false,
+                archived: false,
+            },
+            EventKind::ApprovalDecided {
+                approval: "a".to_owned(),
+                state: ApprovalState::Approved,
+                by: None,
+                scope: None,
+                patterns: vec![pattern],
+            },
+        ];
+        for kind in kinds {
+            let text = frame::event(&Event::of(AgentId(1), &AgentName::new("main"), 0, kind));
+            assert!(text.contains(" …") && !text.contains("value-of"), "{text}");
+        }
+    }
 
     #[test]
     fn watchers_share_the_text_of_an_event() {

@@ -11,8 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::door::state::Doors;
 use crate::request::{
-    BadBody, Clash, JsonBody, Missing, NotKept, OnlyNew, Params, Permit, Problem, Segments,
-    extract,
+    BadBody, Clash, JsonBody, Missing, NotKept, OnlyNew, Params, Permit, Problem, Segments, extract,
 };
 
 #[derive(Deserialize, IntoParams)]
