@@ -47,12 +47,34 @@ for (const [where, options] of Object.entries(SIZES)) {
             await press(page, "Rotate");
             await becomes(async () => (await hive.skep("vault", "list")).key !== before, true);
         }
+        // What is there is not replaced unless that is asked for.
+        await press(page, "Add entry");
+        await fill(page, "Name", "GITHUB");
+        await page.getByLabel("Scope").selectOption("main");
+        await fill(page, "Value", OTHER);
+        await press(page, "Save");
+        await page.getByText("GITHUB is there already, for the agent main.").waitFor();
+        const set = async () => (await hive.skep("vault", "list")).entries[0].set_at;
+        const first = await set();
+        await accessible(page, `a name that is taken ${where}`);
+        await picture(page, `vault-taken-${where.replaceAll(" ", "-")}`);
+        await press(page, "Replace value");
+        await becomes(async () => (await set()) > first, true);
+        await rows(page).filter({ hasText: /api\.github\.com(?!,)/ }).waitFor();
+
         await press(page, "Edit GITHUB of main");
+        await press(page, "Delete…");
+        await page.getByText("The value cannot be brought back.").waitFor();
+        await accessible(page, `before an entry is deleted ${where}`);
+        await press(page, "Cancel");
+        assert.equal((await hive.skep("vault", "list")).entries.length, 1);
+        await press(page, "Edit GITHUB of main");
+        await press(page, "Delete…");
         await press(page, "Delete");
         await page.getByText("No entries yet.").waitFor();
         const html = await page.content();
-        assert.ok(!html.includes(VALUE), "the value is on the page");
-        faultless(page, /status of 400/);
+        assert.ok(!html.includes(VALUE) && !html.includes(OTHER), "a value is on the page");
+        faultless(page, /status of 4(00|09)/);
     });
 }
 

@@ -16,16 +16,19 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
+mod cut;
 mod decode;
 mod formats;
 mod forms;
 mod marker;
+mod reader;
 mod stream;
 
 use decode::DecodedLevel;
 pub use formats::issuers;
 use marker::MARK;
 pub use marker::marker;
+pub use reader::CleanReader;
 pub use stream::Stream;
 
 /// Shorter ones would be found in ordinary text.
@@ -142,12 +145,8 @@ impl Scrubber {
 
     /// The names of the secrets in a text, in their order, each with the byte where it begins.
     pub fn names(&self, text: &str) -> Vec<(usize, String)> {
-        let table = self.table();
-        let found = table.view(text, Formats::Found).all();
-        found
-            .into_iter()
-            .map(|found| (found.start, marker::name(found.marker).to_owned()))
-            .collect()
+        let places = self.places(text).into_iter();
+        places.map(|(at, marker)| (at.start, marker::name(&marker).to_owned())).collect()
     }
 
     /// As [`Self::clean`], without a copy where there is nothing to replace.

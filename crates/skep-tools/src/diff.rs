@@ -1,8 +1,10 @@
 //! What a write changed, as a unified diff of bounded size.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use similar::{Algorithm, TextDiff};
+use skep_guard::scrub;
 
 /// The most of a diff that is kept beside an answer.
 const DIFF_BYTES: usize = 32 * 1024;
@@ -22,10 +24,12 @@ pub(crate) fn unified(path: &str, before: &[u8], after: &[u8]) -> Option<String>
     if lines(before) + lines(after) > DIFFED_LINES {
         return None;
     }
-    let before = std::str::from_utf8(before).ok()?;
-    let after = std::str::from_utf8(after).ok()?;
+    // Before the signs of a diff stand between the lines of a secret.
+    let clean = |text| scrub::known().clean_lines(text).map_or(Cow::Borrowed(text), Cow::Owned);
+    let before = clean(std::str::from_utf8(before).ok()?);
+    let after = clean(std::str::from_utf8(after).ok()?);
     let diff =
-        TextDiff::configure().algorithm(Algorithm::Myers).timeout(TIME).diff_lines(before, after);
+        TextDiff::configure().algorithm(Algorithm::Myers).timeout(TIME).diff_lines(&before, &after);
     let mut text = diff.unified_diff().context_radius(3).header(path, path).to_string();
     if text.len() > DIFF_BYTES {
         let whole = text.len();

@@ -1,9 +1,10 @@
 //! `grep`: lines that match a regular expression, by ripgrep's own searcher, in this process.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek};
 use std::path::Path;
 
+use encoding_rs_io::DecodeReaderBytesBuilder;
 use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use skep_core::policy::AgentReach;
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Manner, Prepared, Subject, Tool, ToolAnswer, ToolContext};
+use skep_guard::scrub::{self, CleanReader};
 use skep_guard::workspace::{Opened, Workspace};
 use tokio_util::sync::CancellationToken;
 
@@ -201,13 +203,36 @@ impl<'a> Page<'a> {
     }
 
     fn search(&mut self, searcher: &mut Searcher, path: &Path, file: File) {
-        let path = walk::line(path);
-        let before = self.text.len();
-        let mut lines = Lines { page: self, path: &path, separate: before > 0 };
-        let outcome = searcher.search_file(&lines.page.search.matcher, &file, &mut lines);
-        if outcome.is_err() {
+        if self.try_search(searcher, path, file).is_err() {
             self.unread += 1;
         }
+    }
+
+    /// Most files have no match and are read once, as they are. What is shown of the others, and
+    /// counted as a match, is read without its secrets: a pattern cannot feel its way along one.
+    fn try_search(
+        &mut self,
+        searcher: &mut Searcher,
+        path: &Path,
+        mut file: File,
+    ) -> io::Result<()> {
+        let matcher = &self.search.matcher;
+        let mut any = AnyMatch(false);
+        searcher.search_file(matcher, &file, &mut any)?;
+        if !any.0 {
+            return Ok(());
+        }
+        file.rewind()?;
+        // As the searcher reads files itself: by their byte order mark.
+        let text = DecodeReaderBytesBuilder::new()
+            .utf8_passthru(true)
+            .strip_bom(true)
+            .bom_override(true)
+            .build(file);
+        let clean = CleanReader::new(scrub::known(), text, 0);
+        let path = walk::line(path);
+        let separate = !self.text.is_empty();
+        searcher.search_reader(matcher, clean, Lines { page: self, path: &path, separate })
     }
 
     fn add(&mut self, path: &str, number: Option<u64>, mark: char, bytes: &[u8]) -> bool {
@@ -245,6 +270,18 @@ impl<'a> Page<'a> {
             text.push_str("[the workspace is too large or too deep; not all was searched]\n");
         }
         text
+    }
+}
+
+/// Whether a file has a match.
+struct AnyMatch(bool);
+
+impl Sink for AnyMatch {
+    type Error = io::Error;
+
+    fn matched(&mut self, _: &Searcher, _: &SinkMatch<'_>) -> Result<bool, io::Error> {
+        self.0 = true;
+        Ok(false)
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::ops::RangeInclusive;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -10,6 +11,7 @@ use skep_core::file::{self, IMAGE_BYTES};
 use skep_core::policy::AgentReach;
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer, ToolContext};
+use skep_guard::scrub::{self, CleanReader};
 use skep_guard::workspace::Workspace;
 use tokio_util::sync::CancellationToken;
 
@@ -22,6 +24,8 @@ const PAGE_BYTES: usize = 256 * 1024;
 const SNIFF_BYTES: usize = 8 * 1024;
 /// Room left in a page for the closing note.
 const NOTE_BYTES: usize = 256;
+
+const EMPTY: &str = "[the file is empty]";
 
 #[derive(Debug)]
 pub struct ReadTool {
@@ -138,30 +142,55 @@ fn page(
         return Ok(Page::NotText { kind, bytes });
     }
     let first = arguments.offset.unwrap_or(1);
-    let last = arguments.limit.map_or(u64::MAX, |limit| first.saturating_add(limit - 1));
-    let room = page_bytes.saturating_sub(NOTE_BYTES).max(NOTE_BYTES);
-    let mut text = String::new();
-    let mut number = 0;
-    loop {
+    let mut from = 0;
+    for number in 1..first {
         if cancel.is_cancelled() {
             return Ok(Page::Cancelled);
         }
-        let keep = if number + 1 < first { 0 } else { room };
-        let Some(line) = next_line(&mut reader, keep)? else { break };
-        number += 1;
-        if number < first {
-            continue;
+        match next_line(&mut reader, 0)? {
+            Some(line) => from += line.all,
+            None if number == 1 => return Ok(Page::Text(EMPTY.to_owned())),
+            None => return Ok(Page::PastEnd { lines: number - 1 }),
+        }
+    }
+    let last = arguments.limit.map_or(u64::MAX, |limit| first.saturating_add(limit - 1));
+    lines(clean_from(reader.into_inner(), from)?, first..=last, page_bytes, cancel)
+}
+
+/// The file from a place on without its secrets, also without the rest of one that begins before.
+fn clean_from(mut file: File, from: u64) -> io::Result<impl BufRead> {
+    let known = scrub::known();
+    let before = from.min(known.reach() as u64);
+    file.seek(SeekFrom::Start(from - before))?;
+    // At most what is in memory anyway.
+    let before = usize::try_from(before).unwrap_or(usize::MAX);
+    Ok(BufReader::with_capacity(64 * 1024, CleanReader::new(known, file, before)))
+}
+
+fn lines(
+    mut reader: impl BufRead,
+    numbers: RangeInclusive<u64>,
+    page_bytes: usize,
+    cancel: &CancellationToken,
+) -> io::Result<Page> {
+    let room = page_bytes.saturating_sub(NOTE_BYTES).max(NOTE_BYTES);
+    let mut text = String::new();
+    let mut number = *numbers.start();
+    while let Some(line) = next_line(&mut reader, room)? {
+        if cancel.is_cancelled() {
+            return Ok(Page::Cancelled);
         }
         let shown = numbered(number, &line, room);
-        if number > last || text.len() + shown.len() > room {
+        if number > *numbers.end() || text.len() + shown.len() > room {
             let _ = write!(text, "[more lines follow: read again with offset {number}]");
             return Ok(Page::Text(text));
         }
         text.push_str(&shown);
+        number += 1;
     }
-    match number {
-        0 => Ok(Page::Text("[the file is empty]".to_owned())),
-        lines if lines < first => Ok(Page::PastEnd { lines }),
+    match number - 1 {
+        0 => Ok(Page::Text(EMPTY.to_owned())),
+        lines if lines < *numbers.start() => Ok(Page::PastEnd { lines }),
         _ => Ok(Page::Text(text)),
     }
 }
@@ -185,13 +214,15 @@ fn picture(path: &str, mime: &str, bytes: Vec<u8>) -> ToolAnswer {
 
 struct Line {
     kept: Vec<u8>,
-    /// Length in the file, without its end.
+    /// Without its end.
     length: u64,
+    /// With its end.
+    all: u64,
 }
 
 /// The next line, of which at most `keep` bytes are held in memory.
 fn next_line(reader: &mut impl BufRead, keep: usize) -> io::Result<Option<Line>> {
-    let mut line = Line { kept: Vec::new(), length: 0 };
+    let mut line = Line { kept: Vec::new(), length: 0, all: 0 };
     let mut any = false;
     loop {
         let buffer = reader.fill_buf()?;
@@ -205,6 +236,7 @@ fn next_line(reader: &mut impl BufRead, keep: usize) -> io::Result<Option<Line>>
         line.kept.extend_from_slice(&piece[..room]);
         line.length += piece.len() as u64;
         let used = end.map_or(buffer.len(), |end| end + 1);
+        line.all += used as u64;
         reader.consume(used);
         if end.is_some() {
             return Ok(Some(line));

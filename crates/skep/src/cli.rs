@@ -150,11 +150,11 @@ enum RootCommand {
   skep audit export --out audit.jsonl"
     )]
     Audit(audit::AuditCommand),
-    /// Find keys and tokens that lie in the home in the clear
+    /// Find keys and tokens that can be read in plain text in the home
     #[command(
         subcommand,
         after_help = "Examples:
-  skep secrets scan              where they are, and who can make them void"
+  skep secrets scan              where they are, and who can replace them"
     )]
     Secrets(secrets::SecretsCommand),
     /// Show the limits of money and tokens, and what is used of them
@@ -189,14 +189,14 @@ enum RootCommand {
   skep token revoke ID"
     )]
     Token(token::TokenCommand),
-    /// Set, list, remove and rotate the secrets of the vault
+    /// Keep keys, tokens and passwords that agents and models use and nobody is shown
     #[command(
         subcommand,
         after_help = "Examples:
-  skep vault set anthropic < key.txt
-  skep vault list
+  skep vault set anthropic       add an entry or replace its value, which is asked for
+  skep vault list                names, owners and hosts; no command shows a value
   skep vault move                move keys.env and secrets in providers.yaml into the vault
-  skep vault rotate"
+  skep vault rotate              a new encryption key; the values stay the same"
     )]
     Vault(vault::VaultCommand),
     /// Print completions for a shell

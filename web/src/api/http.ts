@@ -79,6 +79,11 @@ export function put<T>(path: string, body: unknown): Promise<T> {
   return give("PUT", path, body, {});
 }
 
+/** `put` that replaces nothing: refused where something is there already. */
+export function putNew<T>(path: string, body: unknown): Promise<T> {
+  return give("PUT", path, body, { "If-None-Match": "*" });
+}
+
 export function patch<T>(path: string, body: unknown): Promise<T> {
   return give("PATCH", path, body, {});
 }

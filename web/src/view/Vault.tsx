@@ -3,7 +3,7 @@
 
 import { createSignal, For, Show } from "solid-js";
 import { createStore } from "solid-js/store";
-import { post, put, query, remove, url } from "../api/http";
+import { post, put, putNew, query, Refusal, remove, url } from "../api/http";
 import type { SecretScan, TokenInfo, Tokens, VaultEntry, VaultInfo } from "../api/types";
 import { clock, plural } from "../text/format";
 import { inert } from "../text/visible";
@@ -17,6 +17,7 @@ export function Vault() {
   const stale = () => setChanged(changed() + 1);
   const vault = createReading<VaultInfo>(() => "/vault", changed);
   const [edited, edit] = createSignal<VaultEntry | "new">();
+  const [deleted, setDeleted] = createSignal<VaultEntry>();
   const [rotating, setRotating] = createSignal(false);
   const action = createAction();
   const text = () => {
@@ -60,8 +61,9 @@ export function Vault() {
         <Section id="entries-h" title="Entries">
           <Entries of={vault.latest?.entries ?? []} edit={edit} />
           <p class="small faint">
-            Agents use an entry by its name and never see the value. In a terminal:{" "}
-            <code>skep vault set NAME</code>
+            Agents write <code>{"{{vault:NAME}}"}</code> in a web request, a model profile has{" "}
+            <code>api_key: vault:NAME</code>; the hive fills the value in, and nobody is shown it.
+            In a terminal: <code>skep vault set NAME</code>
           </p>
         </Section>
         <Scan />
@@ -73,7 +75,20 @@ export function Vault() {
             entry={entry === "new" ? undefined : entry}
             close={() => edit(undefined)}
             saved={stale}
+            remove={setDeleted}
           />
+        )}
+      </Show>
+      <Show when={deleted()} keyed>
+        {(entry) => (
+          <Confirm
+            label="Delete entry"
+            title={`Delete ${entry.name} of ${entry.agent ?? "the whole hive"}?`}
+            acts={[["Delete", () => remove(entryPath(entry)).then(stale)]]}
+            close={() => setDeleted(undefined)}
+          >
+            {users(entry)} stop working until it is set again. The value cannot be brought back.
+          </Confirm>
         )}
       </Show>
       <Show when={rotating()}>
@@ -89,6 +104,15 @@ export function Vault() {
       </Show>
     </PageBody>
   );
+}
+
+const entryPath = ({ name, agent }: { name: string; agent?: string | null | undefined }) =>
+  url`/vault/entries/${name}` + query({ agent: agent ?? undefined });
+
+/** Who goes without it when it is gone. */
+function users({ agent, profiles }: VaultEntry): string {
+  const calls = `alls of ${agent ? `the agent ${agent}` : "agents"} that use it`;
+  return profiles.length ? `${plural(profiles.length, "model profile")} and c${calls}` : `C${calls}`;
 }
 
 function Entries(props: { of: VaultEntry[]; edit: (entry: VaultEntry) => void }) {
@@ -149,6 +173,7 @@ function EntryForm(props: {
   entry: VaultEntry | undefined;
   close: () => void;
   saved: () => void;
+  remove: (entry: VaultEntry) => void;
 }) {
   const { hive } = usePage();
   const action = createAction();
@@ -156,19 +181,31 @@ function EntryForm(props: {
   const hosts = entry?.hosts.join("\n") ?? "";
   const [form, set] = createStore({ name: "", scope: entry?.agent ?? HIVE, value: "", hosts });
   const agents = () => (hive.state.snapshot?.agents ?? []).map(({ name }) => name);
-  const path = () => {
-    const agent = form.scope === HIVE ? undefined : form.scope;
-    return url`/vault/entries/${entry?.name ?? form.name.trim()}` + query({ agent });
-  };
+  const agent = () => (form.scope === HIVE ? undefined : form.scope);
+  const path = () => entryPath({ name: entry?.name ?? form.name.trim(), agent: agent() });
+  /** The path of an entry that turned out to be there: it is replaced when asked for once more. */
+  const [taken, setTaken] = createSignal<string>();
+  const replaces = () => taken() !== undefined && taken() === path();
   const done = () => {
     set("value", "");
     props.saved();
     props.close();
   };
-  function save(): Promise<void> {
+  async function save(): Promise<void> {
     const listed = form.hosts.split(/[\s,]+/).filter(Boolean);
     const value = form.value || undefined;
-    return put(path(), { value, hosts: listed }).then(done);
+    if (entry) return put(path(), { value, hosts: listed }).then(done);
+    // Of one that is there the hosts stay, unless others are listed.
+    const hosts = replaces() && !listed.length ? undefined : listed;
+    if (replaces()) return put(path(), { value, hosts }).then(done);
+    try {
+      await putNew(path(), { value, hosts });
+    } catch (error) {
+      if (!(error instanceof Refusal) || error.code !== "vault_exists") throw error;
+      setTaken(path());
+      return;
+    }
+    done();
   }
   return (
     <Dialog class="entry" label={entry ? `Edit ${entry.name}` : "Add entry"} close={props.close}>
@@ -209,19 +246,34 @@ function EntryForm(props: {
           value={form.value}
           onInput={(event) => set("value", event.currentTarget.value)}
         />
-        <p class="hint">Encrypted on the server. It cannot be shown again.</p>
+        <p class="hint">8 to 16384 bytes. Stored encrypted; nobody can show it again.</p>
         <label for="entry-hosts">Allowed hosts, one per line</label>
         <textarea
           class="field mono"
           id="entry-hosts"
           rows={2}
+          placeholder="api.example.org"
           value={form.hosts}
           onInput={(event) => set("hosts", event.currentTarget.value)}
         />
-        <p class="hint">Empty: not usable in web_fetch. It is not sent along to other hosts.</p>
+        <p class="hint">
+          The tool web_fetch sends the value to these hosts alone; with none, to nobody. Model
+          profiles need no hosts.
+        </p>
+        <Show when={replaces()}>
+          <p class="notice" role="alert">
+            {inert(form.name.trim())} is there already, for{" "}
+            {agent() ? `the agent ${inert(agent() ?? "")}` : "the whole hive"}. If you replace its
+            value, the old one cannot be brought back.
+          </p>
+        </Show>
         <div class="acts">
-          <button class="btn go" aria-disabled={action.busy()}>
-            Save
+          <button
+            class="btn"
+            classList={{ go: !replaces(), stop: replaces() }}
+            aria-disabled={action.busy()}
+          >
+            {replaces() ? "Replace value" : "Save"}
           </button>
           <button type="button" class="btn bare" onClick={props.close}>
             Cancel
@@ -230,10 +282,12 @@ function EntryForm(props: {
             <button
               type="button"
               class="btn bare stop"
-              aria-disabled={action.busy()}
-              onClick={() => void action.run(() => remove(path()).then(done))}
+              onClick={() => {
+                props.close();
+                if (entry) props.remove(entry);
+              }}
             >
-              Delete
+              Delete…
             </button>
           </Show>
           <Unavailable />
@@ -251,7 +305,8 @@ function Scan() {
     <Section id="scan-h" title="Secrets in plain text">
       <div class="row">
         <p class="grow small faint">
-          Searches the files and the database of this hive for keys and tokens.
+          Searches the files and the database of this hive for keys, tokens and values of the
+          vault that can be read there. Shows where they are, never the value.
         </p>
         <button
           class="btn"
@@ -276,7 +331,7 @@ function Scan() {
                     <th>File</th>
                     <th>Line or row</th>
                     <th>Secret</th>
-                    <th>Replaced by</th>
+                    <th>Have it replaced by</th>
                   </tr>
                 </thead>
                 <tbody>

@@ -16,41 +16,48 @@ use crate::print::{Tone, counted, items, stamp, text_or_empty, toned};
 /// More than a value may have.
 const VALUE_BYTES: u64 = 1 << 20;
 
+/// What the hive calls an entry that is there already.
+const EXISTS: &str = "vault_exists";
+
 #[derive(Subcommand)]
 pub enum VaultCommand {
-    /// List the entries: names, owners, hosts and uses, never values
+    /// List the entries and the encryption key's file: names, owners, hosts, uses, never values
     #[command(after_help = "Examples:\n  skep vault list\n  skep vault list --json")]
     List,
-    /// Set an entry; the value comes from standard input, or is asked for
+    /// Add an entry, or replace its value; the value is asked for or read from standard input
     #[command(after_help = "Examples:
-  skep vault set anthropic < key.txt            then `api_key: vault:anthropic` in providers.yaml
+  skep vault set anthropic                      asks for the value, which is not shown
+  skep vault set anthropic < key.txt            reads it; the line end at its end is left out
   pass github | skep vault set GITHUB --agent main --host api.github.com
   skep vault set GITHUB --agent main --host api.github.com --keep   change the hosts alone
 
-Agents use it as {{vault:NAME}} in headers and body of web_fetch, at the hosts named here.")]
+A model profile uses an entry of the hive: `api_key: vault:anthropic` in providers.yaml.
+An agent uses one as {{vault:GITHUB}} in headers and body of web_fetch, at these hosts alone;
+without --host it cannot be sent anywhere. Nobody is shown the value, neither people nor models.")]
     Set {
         /// At most 64 letters, digits, dashes, dots and underscores; the first is a letter
         name: String,
-        /// The agent that may use it; every agent and profile of the hive when absent
+        /// The one agent that may use it; without it every agent and model profile of the hive may
         #[arg(long)]
         agent: Option<String>,
-        /// A host that web_fetch may send it to; may be given several times. Replaces the hosts
-        /// that are there; without it they stay
+        /// A host that web_fetch may send it to, such as api.github.com; may be given several
+        /// times. Replaces the hosts that are there; without it they stay
         #[arg(long = "host", value_name = "HOST")]
         hosts: Vec<String>,
-        /// Keep the value that is there
+        /// Keep the value that is there and change the hosts alone
         #[arg(long)]
         keep: bool,
     },
-    /// Remove an entry
+    /// Remove an entry for good; what uses it fails until it is set again
     #[command(after_help = "Examples:\n  skep vault rm GITHUB --agent main")]
     Rm {
+        /// The name, as `skep vault list` shows it
         name: String,
-        /// The agent that it belongs to; the hive when absent
+        /// The agent that it belongs to; without it the entry of the whole hive
         #[arg(long)]
         agent: Option<String>,
     },
-    /// Make a new key and seal every entry with it
+    /// Make a new encryption key and encrypt every entry with it; the values stay the same
     #[command(after_help = "Examples:\n  skep vault rotate")]
     Rotate,
     /// Move keys.env and secrets written out in providers.yaml into the vault
@@ -74,8 +81,17 @@ pub async fn run(command: VaultCommand, globals: &Globals) -> Result<(), Failure
             if !hosts.is_empty() {
                 body["hosts"] = json!(hosts);
             }
-            client.put(&path(&name, agent), &body, attempted).await?;
-            globals.print(&json!({ "set": name }), [format!("set {name}")]);
+            let path = path(&name, agent);
+            let is_new = !keep && client.put_new(&path, &body, EXISTS, &attempted).await?;
+            if !is_new {
+                client.put(&path, &body, attempted).await?;
+            }
+            let line = match (is_new, keep) {
+                (true, _) => format!("set {name}"),
+                (false, true) => format!("changed {name}: its value stays"),
+                (false, false) => format!("replaced {name}: the value it had is gone"),
+            };
+            globals.print(&json!({ "set": name, "replaced": !is_new && !keep }), [line]);
         }
         VaultCommand::Rm { name, agent } => {
             let attempted = format!("remove the vault entry {name}");

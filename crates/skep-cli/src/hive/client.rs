@@ -194,6 +194,22 @@ impl Client {
         put.map_err(|error| self.failure(attempted, error))
     }
 
+    /// `put` of what may not be there yet; whether it was not, and is now.
+    pub async fn put_new(
+        &self,
+        path: &str,
+        body: &Value,
+        exists: &str,
+        attempted: impl Into<String>,
+    ) -> Result<bool, Failure> {
+        let request = self.request(Method::PUT, path).timeout(ANSWER).json(body);
+        match self.json(request.header("If-None-Match", "*")).await {
+            Ok(_) => Ok(true),
+            Err(CallError::Problem { code, .. }) if code == exists => Ok(false),
+            Err(error) => Err(self.failure(attempted, error)),
+        }
+    }
+
     pub async fn delete(&self, path: &str, attempted: impl Into<String>) -> Result<(), Failure> {
         let gone = self.json(self.request(Method::DELETE, path).timeout(ANSWER)).await;
         gone.map(drop).map_err(|error| self.failure(attempted, error))

@@ -4,6 +4,8 @@ use crate::vocab::message::{Body, Role};
 
 /// Characters of a title.
 const TITLE: usize = 60;
+/// Characters of the longest word that is expected behind others.
+const LONG_WORD: usize = 30;
 /// Fewer letters and digits than this name nothing: "y", "ok".
 const SHORTEST: usize = 4;
 /// A first sentence shorter than this is followed by the one that says what it is about: "Hi!".
@@ -53,6 +55,11 @@ fn sentence(line: &str) -> &str {
         *end >= SENTENCE && line[*end..].chars().next().is_none_or(char::is_whitespace)
     };
     ends.find(is_end).map_or(line, |end| &line[..end])
+}
+
+/// Whether more words may have stood behind an automatic title: the next one did not fit.
+pub fn may_be_cut(title: &str) -> bool {
+    title.chars().count() >= TITLE - LONG_WORD
 }
 
 /// One line of at most so many characters, cut between two words.

@@ -143,10 +143,13 @@ pub fn summary(arguments: &Value) -> String {
     }
 }
 
+/// What a text ends with that was cut.
+pub const CUT: &str = " …";
+
 /// A text for people within bounds: whole, or its beginning with `…`.
 pub fn bounded_text(text: &str, most: usize) -> String {
     let (short, cut) = shortened(text, most);
-    let end = if cut { " …" } else { "" };
+    let end = if cut { CUT } else { "" };
     format!("{}{end}", visible(short))
 }
 

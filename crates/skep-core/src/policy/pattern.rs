@@ -254,8 +254,11 @@ impl CommandPattern {
             match words.next() {
                 Some(Some(word)) if matches_word(pattern, word) => {}
                 Some(Some(word)) => {
-                    let shown: String = word.chars().take(40).collect();
-                    return Err(format!("`{shown}` is another word"));
+                    // A part of it may be the beginning of a secret, which nobody would know.
+                    return Err(match word.chars().nth(40) {
+                        None => format!("`{word}` is another word"),
+                        Some(_) => "a long word is another one".to_owned(),
+                    });
                 }
                 Some(None) => return Err("a word of it is not known".to_owned()),
                 None => return Err("it has fewer words".to_owned()),

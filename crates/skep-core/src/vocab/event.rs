@@ -53,6 +53,9 @@ impl Event {
     }
 }
 
+/// Characters of the message at the start of a turn: the whole of it stands in history.
+pub const TURN_START_CHARACTERS: usize = 200;
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EventKind {

@@ -41,6 +41,8 @@ pub enum VaultError {
     Sealed { name: String, key_id: String },
     #[error("there is no vault entry {name}: set it with `skep vault set {name}`")]
     Unknown { name: String },
+    #[error("there is a vault entry {name} already: replace its value, or choose another name")]
+    Exists { name: String },
     #[error("the vault entry {name} was set by a person: only people change it")]
     OfPeople { name: String },
     #[error("{0}")]
@@ -54,6 +56,7 @@ impl VaultError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Unknown { .. } => "vault_unknown",
+            Self::Exists { .. } => "vault_exists",
             Self::OfPeople { .. } => "vault_refused",
             Self::Invalid(_) => "vault_invalid",
             Self::NotKept(_) => "vault_not_kept",

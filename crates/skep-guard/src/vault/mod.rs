@@ -68,6 +68,13 @@ pub struct NewVaultEntry {
     pub hosts: Vec<HostEntry>,
 }
 
+/// What becomes of an entry that has the name already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Former {
+    Replaced,
+    Stays,
+}
+
 /// What is told of an entry: never its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VaultEntryInfo {
@@ -199,6 +206,26 @@ impl Vault {
         by: Option<String>,
         now: Millis,
     ) -> Result<VaultRow, VaultError> {
+        self.put(new, Former::Replaced, by, now).await
+    }
+
+    /// As [`Self::set`], where there is no such entry yet.
+    pub async fn add(
+        &self,
+        new: NewVaultEntry,
+        by: Option<String>,
+        now: Millis,
+    ) -> Result<VaultRow, VaultError> {
+        self.put(new, Former::Stays, by, now).await
+    }
+
+    async fn put(
+        &self,
+        new: NewVaultEntry,
+        former: Former,
+        by: Option<String>,
+        now: Millis,
+    ) -> Result<VaultRow, VaultError> {
         let NewVaultEntry { owner, name, value, secret, hosts } = new;
         if !vault::is_name(&name) {
             return Err(VaultError::Invalid(format!(
@@ -216,6 +243,9 @@ impl Vault {
         }
         let _changing = self.changing.lock().await;
         let before = self.read().entries.get(&(owner, name.clone())).map(|it| it.row.clone());
+        if before.is_some() && former == Former::Stays {
+            return Err(VaultError::Exists { name });
+        }
         if !secret {
             self.check_own(owner, &name, before.as_ref())?;
         }

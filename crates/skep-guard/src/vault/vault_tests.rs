@@ -324,3 +324,16 @@ async fn vault_a_rotation_among_changes_and_uses_loses_nothing() {
     }
     assert_eq!(bench.key_ids(), vec![keys.pop().unwrap(); 21]);
 }
+
+#[tokio::test]
+async fn vault_an_entry_that_is_added_replaces_none() {
+    let vault = Bench::new().open();
+    let add = |owner, text| vault.add(new(owner, "ONE", text, true), None, 1);
+    add(HIVE, "value-of-the-first").await.unwrap();
+    let refused = add(HIVE, "value-of-the-second").await.unwrap_err();
+    assert_eq!(refused, VaultError::Exists { name: "ONE".into() });
+    // Of another owner it is another entry.
+    add(7, "value-of-the-third").await.unwrap();
+    assert_eq!(value(&vault, HIVE, "ONE").as_deref(), Ok("value-of-the-first"));
+    assert_eq!(value(&vault, 7, "ONE").as_deref(), Ok("value-of-the-third"));
+}

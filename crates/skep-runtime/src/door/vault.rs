@@ -61,6 +61,8 @@ pub struct VaultWish {
     pub value: Option<Secret>,
     /// Nothing: the hosts that are there stay; none for a new entry.
     pub hosts: Option<Vec<String>>,
+    /// Only where there is no such entry yet.
+    pub is_new: bool,
 }
 
 /// What a rotation did.
@@ -101,7 +103,10 @@ impl LooseSecret {
         let kind = secret.strip_prefix("format.");
         let rotate = match kind.and_then(|kind| scrub::issuers().get(kind).copied()) {
             Some(issuer) => issuer.to_owned(),
-            None => format!("whoever gave {secret}, then in the configuration"),
+            None => match secret.strip_prefix("vault.") {
+                Some(entry) => format!("whoever gave it; then skep vault set {entry}"),
+                None => "whoever gave it; then put the new one in its place".to_owned(),
+            },
         };
         Self { file, place, secret, rotate }
     }

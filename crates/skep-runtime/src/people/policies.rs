@@ -12,7 +12,7 @@ use skep_core::policy::rule::{Rule, RuleInfo};
 use skep_core::policy::{Class, Policy};
 use skep_core::settings::AgentSettings;
 use skep_core::tool::Tool;
-use skep_guard::{clock, random};
+use skep_guard::{clock, random, scrub};
 use skep_store::grants::{self, AddGrant, GrantRow, RevokeGrant};
 use skep_turn::gate::{self, CallerRights};
 use skep_turn::snapshot::is_listed;
@@ -101,7 +101,7 @@ impl Hive {
         let toolbox = &self.shared.snapshot().toolbox;
         toolbox.find(name).cloned().ok_or_else(|| {
             let names: Vec<String> = toolbox.names().collect();
-            let shown: String = name.chars().take(64).collect();
+            let shown = scrub::known().beginning(name, 64);
             let text = format!("There is no tool `{shown}`. There are: {}.", names.join(", "));
             DoorError::new(ErrorKind::NotFound, "unknown_tool", text)
         })

@@ -71,7 +71,7 @@ impl Hive {
 
     /// Sets an entry; profiles that name it use it when this returns.
     pub async fn set_vault_entry(&self, wish: VaultWish, by: &Principal) -> Result<(), DoorError> {
-        let VaultWish { name, agent, value, hosts } = wish;
+        let VaultWish { name, agent, value, hosts, is_new } = wish;
         check_no_secret("The name of the entry", &name)?;
         let owner = self.vault_owner(agent.as_ref()).await?;
         let vault = &self.shared.vault;
@@ -89,7 +89,12 @@ impl Hive {
         let value = value.map(|secret| secret.value);
         let entry = NewVaultEntry { owner, name, value, secret: true, hosts };
         let by = Some(by.to_string());
-        vault.set(entry, by, clock::now_ms()).await.map_err(vault_error)?;
+        let now = clock::now_ms();
+        let set = match is_new {
+            true => vault.add(entry, by, now).await,
+            false => vault.set(entry, by, now).await,
+        };
+        set.map_err(vault_error)?;
         self.refresh_for(owner).await;
         Ok(())
     }

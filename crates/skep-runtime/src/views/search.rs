@@ -1,15 +1,17 @@
 //! Search over what was said.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use skep_core::ids::Principal;
 use skep_core::query;
+use skep_guard::scrub;
 use skep_store::search::{self, Hit, IndexSpoken, MARK, Search};
 use skep_store::sessions;
 
 use crate::door::{Credential, DoorError, ErrorKind, SearchHit, SearchPage, SearchWish, Sight};
 use crate::hive::{Hive, door_error};
-use crate::views::sessions::described;
+use crate::views::sessions::{described, shown_title};
 
 /// A search waits for no more rows than this; more there are only after an upgrade.
 const ON_DEMAND: u32 = 1024;
@@ -95,7 +97,7 @@ fn shown(hit: Hit, sender: Option<String>) -> SearchHit {
         agent: hit.agent,
         session: hit.session,
         session_key: hit.session_key,
-        title: hit.title,
+        title: shown_title(hit.title),
         archived: hit.archived,
         seq: hit.seq,
         timestamp: hit.at,
@@ -110,7 +112,7 @@ fn shown(hit: Hit, sender: Option<String>) -> SearchHit {
 
 /// The part of the text around its first match; its place, whether more follows, its matches.
 fn excerpt(text: &str, marked: &str) -> (String, usize, bool, Vec<(usize, usize)>) {
-    let marks = marks(text, marked);
+    let (text, marks) = hidden(text, marks(text, marked));
     let first = marks.first().map_or(0, |(at, _)| *at);
     let from = match first.checked_sub(LEAD) {
         None | Some(0) => 0,
@@ -127,6 +129,32 @@ fn excerpt(text: &str, marked: &str) -> (String, usize, bool, Vec<(usize, usize)
     let inside = marks.into_iter().filter(|(at, length)| *at >= from && at + length <= end);
     let inside = inside.map(|(at, length)| (at - from, length)).collect();
     (shown, from, rest.next().is_some(), inside)
+}
+
+/// The text without secrets, and the matches outside them where they stand then.
+fn hidden(text: &str, marks: Vec<(usize, usize)>) -> (Cow<'_, str>, Vec<(usize, usize)>) {
+    let places = scrub::known().places(text);
+    if places.is_empty() {
+        return (Cow::Borrowed(text), marks);
+    }
+    let (mut clean, mut moved) = (String::with_capacity(text.len()), Vec::new());
+    let mut marks = marks.into_iter().peekable();
+    let (mut done, mut at) = (0, 0);
+    let end = (text.len()..text.len(), String::new());
+    for (place, marker) in places.into_iter().chain([end]) {
+        let between = &text[done..place.start];
+        let (shift, next) = (clean.chars().count(), at + between.chars().count());
+        while let Some((from, length)) = marks.next_if(|(from, _)| *from < next) {
+            if from >= at && from + length <= next {
+                moved.push((from - at + shift, length));
+            }
+        }
+        clean.push_str(between);
+        clean.push_str(&marker);
+        at = next + text[place.clone()].chars().count();
+        done = place.end;
+    }
+    (Cow::Owned(clean), moved)
 }
 
 /// The matches in the text, by its characters: first and length.

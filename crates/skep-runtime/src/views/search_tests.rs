@@ -34,3 +34,26 @@ fn attack_a_text_with_the_marks_in_it_has_none() {
     let (shown, at, _, marks) = excerpt(&text, &format!("a{}b {}cat{}", MARK.0, MARK.0, MARK.1));
     assert_eq!((shown, at, marks), (text, 0, Vec::new()));
 }
+
+/// The first half of a value at the end of an excerpt, the second at its beginning, or a match in
+/// the middle of it.
+#[test]
+fn attack_a_secret_is_not_cut_apart_by_an_excerpt() {
+    let value = "value-of-an-excerpt-0123456789";
+    scrub::known().add([scrub::Secret::new("vault.EXCERPT", value)]);
+    let plain = |text: &str| text.replace(['<', '>'], "");
+    let marked =
+        |text: &str| text.replace('<', &MARK.0.to_string()).replace('>', &MARK.1.to_string());
+    for gap in 0..EXCERPT + 40 {
+        let text = format!("<match> {}{value}", "y".repeat(gap));
+        let (shown, ..) = excerpt(&plain(&text), &marked(&text));
+        assert!(!shown.contains("value-of"), "{gap}: {shown}");
+        let text = format!("{value}{} <match>", "y".repeat(gap));
+        let (shown, ..) = excerpt(&plain(&text), &marked(&text));
+        assert!(!shown.contains("6789"), "{gap}: {shown}");
+    }
+    let text = "a <match> in value-of-an-<excerpt>-0123456789 and a <match> behind";
+    let (shown, _, _, marks) = excerpt(&plain(text), &marked(text));
+    assert_eq!(shown, "a match in [secret:vault.EXCERPT] and a match behind");
+    assert_eq!(marks, [(2, 5), (40, 5)]);
+}

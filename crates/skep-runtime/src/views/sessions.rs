@@ -317,10 +317,20 @@ fn state(work: &SessionWork) -> SessionState {
 
 /// The words of a message, else the names of its files.
 fn last_message(said: &Body) -> Option<String> {
-    let words = title::first_words(&said.plain_text(), LAST_MESSAGE);
+    // Each word may be long: no more are looked at than are shown.
+    let said_first = scrub::known().beginning(&said.plain_text(), 4 * LAST_MESSAGE);
+    let words = title::first_words(&said_first, LAST_MESSAGE);
     let files = || said.files().map(|file| file.name.as_str()).collect::<Vec<_>>().join(", ");
     let said = if words.is_empty() { files() } else { words };
     (!said.is_empty()).then_some(said)
+}
+
+/// An automatic title is the beginning of a message, cut when what it says was no secret yet.
+pub(crate) fn shown_title(title: String) -> String {
+    match title::may_be_cut(&title) {
+        true => scrub::known().clean_cut(&title).into_owned(),
+        false => title,
+    }
 }
 
 pub(crate) fn described(agent: &AgentName, row: SessionRow) -> SessionInfo {
@@ -332,7 +342,7 @@ pub(crate) fn described(agent: &AgentName, row: SessionRow) -> SessionInfo {
         id: row.id,
         agent: agent.clone(),
         session_key: row.key,
-        title: row.title,
+        title: shown_title(row.title),
         pinned: row.pinned,
         archived: row.archived,
         state,

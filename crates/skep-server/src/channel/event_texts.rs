@@ -2,14 +2,46 @@
 //! it is made once and not for each of them: writing an event down costs far more than passing it
 //! on.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::ws::Utf8Bytes;
-use skep_core::event::Event;
+use skep_core::event::{Event, EventKind, TURN_START_CHARACTERS};
+use skep_core::title;
+use skep_core::visible::CUT;
+use skep_guard::scrub;
 
 /// Watchers take events in heaps; a heap of this many is read by all before it is forgotten.
 const KEPT: usize = 4096;
+
+/// The event as it is told: what was cut when it was kept does not end with the beginning of
+/// what has become a secret since.
+pub(crate) fn told(event: &Event) -> Cow<'_, Event> {
+    let may_be_cut = match &event.kind {
+        EventKind::TurnStart { body, .. } => body.chars().count() >= TURN_START_CHARACTERS,
+        EventKind::SessionChanged { title, .. } => title::may_be_cut(title),
+        EventKind::ApprovalDecided { patterns, .. } => patterns.iter().any(|it| it.ends_with(CUT)),
+        _ => false,
+    };
+    if !may_be_cut {
+        return Cow::Borrowed(event);
+    }
+    let clean = |text: &str| scrub::known().clean_cut(text).into_owned();
+    let mut told = event.clone();
+    match &mut told.kind {
+        EventKind::TurnStart { body: text, .. } | EventKind::SessionChanged { title: text, .. } => {
+            *text = clean(text);
+        }
+        EventKind::ApprovalDecided { patterns, .. } => patterns.iter_mut().for_each(|pattern| {
+            if let Some(begun) = pattern.strip_suffix(CUT) {
+                *pattern = clean(begun) + CUT;
+            }
+        }),
+        _ => {}
+    }
+    Cow::Owned(told)
+}
 
 pub(crate) struct EventTexts {
     make: fn(&Event) -> Utf8Bytes,
@@ -53,8 +85,46 @@ impl EventTexts {
 mod tests {
     use super::*;
     use crate::channel::frame;
-    use skep_core::event::EventKind;
-    use skep_core::ids::AgentName;
+    use skep_core::approval::ApprovalState;
+    use skep_core::ids::{AgentId, AgentName, SessionKey, Token};
+
+    /// It was cut and kept before the value was known.
+    #[test]
+    fn attack_an_event_does_not_end_with_the_beginning_of_a_secret() {
+        let value = "value-of-an-event-0123456789";
+        scrub::known().add([scrub::Secret::new("vault.EVENT", value)]);
+        let at = TURN_START_CHARACTERS - 12;
+        let body = format!("{} {}", "x".repeat(at - 1), &value[..12]);
+        assert_eq!(body.chars().count(), TURN_START_CHARACTERS);
+        let title = format!("{} {}", "y".repeat(45), &value[..14]);
+        let pattern = format!("echo {}{CUT}", &value[..20]);
+        let kinds = [
+            EventKind::TurnStart {
+                session_key: SessionKey::new("main"),
+                token: Token(1),
+                from: "operator".to_owned(),
+                body,
+                resumed: false,
+            },
+            EventKind::SessionChanged {
+                session_key: SessionKey::new("main"),
+                title,
+                pinned: false,
+                archived: false,
+            },
+            EventKind::ApprovalDecided {
+                approval: "a".to_owned(),
+                state: ApprovalState::Approved,
+                by: None,
+                scope: None,
+                patterns: vec![pattern],
+            },
+        ];
+        for kind in kinds {
+            let text = frame::event(&Event::of(AgentId(1), &AgentName::new("main"), 0, kind));
+            assert!(text.contains(" …") && !text.contains("value-of"), "{text}");
+        }
+    }
 
     #[test]
     fn watchers_share_the_text_of_an_event() {

@@ -25,6 +25,7 @@ use skep_core::settings::QueueMode;
 use skep_guard::scrub;
 use skep_runtime::door::{Action, ActiveTurn, ApprovalInfo, DoorError, ErrorKind};
 
+use crate::channel::event_texts::told;
 use crate::request::{DecisionRequest, RawAttachment, attachment, extract, unread};
 
 /// What a client asked for.
@@ -145,7 +146,7 @@ impl Raw {
             Some("subscribe") => self.subscribe(),
             Some("approve") => self.approve(),
             Some(other) => {
-                let shown: String = other.chars().take(40).collect();
+                let shown = scrub::known().beginning(other, 40);
                 Err(invalid(
                     "unknown_type",
                     format!(
@@ -241,7 +242,7 @@ fn agent_name(name: String) -> Result<AgentName, DoorError> {
     match is_agent_name(&name) {
         true => Ok(AgentName::new(name)),
         false => {
-            let shown: String = name.chars().take(64).collect();
+            let shown = scrub::known().beginning(&name, 64);
             let detail = format!("there is no agent {shown:?}");
             Err(DoorError::new(ErrorKind::NotFound, "unknown_agent", detail))
         }
@@ -289,7 +290,7 @@ pub(crate) fn error(refused: &Refused) -> Utf8Bytes {
 }
 
 pub(crate) fn event(event: &Event) -> Utf8Bytes {
-    wire(&json!({ "type": "event", "event": event }))
+    wire(&json!({ "type": "event", "event": told(event) }))
 }
 
 /// The model call under way, for a subscriber that comes late.

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use futures_util::TryFutureExt;
 use hyper::Request;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -19,6 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::door::admission::{ConnectionSlot, Peer};
+use crate::door::linger::{Linger, Refused};
 use crate::door::lockout::whole_network;
 use crate::door::pace::{Pace, PacedBody, PacedStream};
 use crate::door::state::Doors;
@@ -164,14 +165,18 @@ where
     let doors = TowerToHyperService::new(router);
     let pace = Pace::default();
     let Guest { slot, intake, unwanted } = guest;
-    let stream = PacedStream { stream, pace: pace.clone(), intake: intake.clone() };
+    let refused = Refused::default();
+    let linger = Linger::new(refused.clone());
+    let stream = PacedStream { stream, pace: pace.clone(), intake: intake.clone(), linger };
     let service = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(peer.clone());
         request.extensions_mut().insert(slot.clone());
         request.extensions_mut().insert(intake.clone());
-        let (pace, intake) = (pace.clone(), intake.clone());
+        let (pace, intake, refused) = (pace.clone(), intake.clone(), refused.clone());
+        let has_body = !request.body().is_end_stream();
         doors.call(request).map_ok(move |answer| {
+            refused.note(has_body && answer.status().as_u16() >= 400);
             drop(intake.hand_over());
             answer.map(|body| PacedBody { body, pace })
         })
@@ -181,6 +186,7 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
         .max_headers(HEADERS)
+        .max_header_size(HEAD_BYTES)
         .max_buf_size(HEAD_BYTES);
     let connection = builder.serve_connection(TokioIo::new(stream), service).with_upgrades();
     let mut connection = std::pin::pin!(connection);
@@ -203,21 +209,78 @@ where
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use axum::http::StatusCode;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::task::JoinHandle;
     use tokio::time::{Instant, sleep};
 
     use super::*;
 
-    /// A byte each second does not make a head.
-    #[tokio::test(start_paused = true)]
-    async fn a_slow_head_is_given_up() {
-        let (mut client, server) = tokio::io::duplex(1024);
+    async fn serving<S>(stream: S, router: Router) -> JoinHandle<()>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let slots = Arc::new(Semaphore::new(1));
         let slot = ConnectionSlot::new(slots.acquire_owned().await.unwrap());
         let intake = Intake::new(Arc::default(), Sender::Owner);
         let guest = Guest { slot, intake, unwanted: CancellationToken::new() };
         let end = CancellationToken::new();
-        let serving = tokio::spawn(serve(server, Peer::Stranger, guest, Router::new(), end));
+        tokio::spawn(serve(stream, Peer::Stranger, guest, router, end))
+    }
+
+    /// The first line of what is answered to these bytes, which are sent before anything is read.
+    async fn answered(
+        mut client: impl AsyncRead + AsyncWrite + Unpin,
+        bytes: &[u8],
+    ) -> io::Result<String> {
+        client.write_all(bytes).await?;
+        let mut answer = Vec::new();
+        while !answer.contains(&b'\n') {
+            if client.read_buf(&mut answer).await? == 0 {
+                break;
+            }
+        }
+        Ok(String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_owned())
+    }
+
+    /// As nginx and many other clients do: they read when all is sent.
+    #[tokio::test]
+    async fn a_refusal_reaches_a_client_that_still_sends() {
+        let router = Router::new().fallback(|| async { StatusCode::PAYLOAD_TOO_LARGE });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (server, _) = listener.accept().await.unwrap();
+        let serving = serving(server, router).await;
+        let head = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5000000\r\n\r\n";
+        let request = [head.as_bytes(), &vec![b'x'; 5_000_000]].concat();
+        let answer = answered(client, &request).await.unwrap();
+        assert_eq!(answer, "HTTP/1.1 413 Payload Too Large");
+        serving.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_head_is_as_long_as_the_docs_say() {
+        for (bytes, expected) in [
+            (HEAD_BYTES, "HTTP/1.1 404 Not Found"),
+            (HEAD_BYTES + 1, "HTTP/1.1 431 Request Header Fields Too Large"),
+            (2 * HEAD_BYTES - 1, "HTTP/1.1 431 Request Header Fields Too Large"),
+        ] {
+            let (client, server) = tokio::io::duplex(4 * HEAD_BYTES);
+            let begin = "GET / HTTP/1.1\r\nHost: h\r\nX-Long: ";
+            let fill = "x".repeat(bytes - begin.len() - 4);
+            let head = format!("{begin}{fill}\r\n\r\n");
+            assert_eq!(head.len(), bytes);
+            let serving = serving(server, Router::new()).await;
+            assert_eq!(answered(client, head.as_bytes()).await.unwrap(), expected, "{bytes}");
+            serving.await.unwrap();
+        }
+    }
+
+    /// A byte each second does not make a head.
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_head_is_given_up() {
+        let (mut client, server) = tokio::io::duplex(1024);
+        let serving = serving(server, Router::new()).await;
         let begun = Instant::now();
         while client.write_all(b"X").await.is_ok() && begun.elapsed() < 2 * HEAD_TIME {
             sleep(Duration::from_secs(1)).await;

@@ -10,6 +10,7 @@ pub(crate) mod connection;
 mod cors;
 pub(crate) mod credential_watch;
 mod hosts;
+mod linger;
 pub(crate) mod lockout;
 pub(crate) mod metrics;
 mod pace;

@@ -13,6 +13,7 @@ use futures_util::task::AtomicWaker;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::door::linger::Linger;
 use crate::request::Intake;
 
 /// Bytes on their way to the kernel; small pieces go together.
@@ -58,6 +59,7 @@ pub(crate) struct PacedStream<S> {
     pub(crate) stream: S,
     pub(crate) pace: Pace,
     pub(crate) intake: Intake,
+    pub(crate) linger: Linger,
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for PacedStream<S> {
@@ -73,7 +75,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for PacedStream<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for PacedStream<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for PacedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -90,7 +92,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for PacedStream<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        let Self { stream, linger, .. } = &mut *self;
+        linger.poll_end(stream, context)
     }
 
     fn poll_write_vectored(
@@ -152,6 +155,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+    use crate::door::linger::Refused;
     use crate::request::Sender;
 
     const PIECE: usize = 4096;
@@ -175,7 +179,8 @@ mod tests {
             })
         };
         let intake = Intake::new(Arc::default(), Sender::Owner);
-        let stream = TokioIo::new(PacedStream { stream: server, pace, intake });
+        let linger = Linger::new(Refused::default());
+        let stream = TokioIo::new(PacedStream { stream: server, pace, intake, linger });
         tokio::spawn(http1::Builder::new().serve_connection(stream, service));
         client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
         let mut read = 0;

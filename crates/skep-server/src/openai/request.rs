@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use skep_core::file::Attachment;
+use skep_guard::scrub;
 use utoipa::ToSchema;
 
 use crate::request::problem::Problem;
@@ -219,7 +220,7 @@ impl Part {
                 Ok(ChatText { text: String::new(), pictures: vec![picture(&image.url)?] })
             }
             (other, _, _) => {
-                let shown: String = other.chars().take(64).collect();
+                let shown = scrub::known().beginning(other, 64);
                 let detail =
                     format!("content of type {shown:?} is not supported; send text or image_url");
                 Err(Problem::bad_request("unsupported_content", detail).about("messages"))
@@ -243,7 +244,7 @@ fn picture(url: &str) -> Result<Attachment, Problem> {
 }
 
 fn unknown_role(role: &str) -> Problem {
-    let shown: String = role.chars().take(64).collect();
+    let shown = scrub::known().beginning(role, 64);
     let detail = format!(
         "there is no role {shown:?} here; the roles are system, developer, user and assistant"
     );

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use axum::extract::FromRequestParts;
+use axum::http::header::IF_NONE_MATCH;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName};
 use skep_guard::scrub;
@@ -123,6 +124,34 @@ impl IntoParams for OnCloseHeader {
                 "What becomes of the turn when the connection closes before the answer.",
             ))
             .schema(Some(word));
+        vec![parameter.build()]
+    }
+}
+
+/// The header that keeps a write from replacing what is there: `If-None-Match: *`.
+pub(crate) struct OnlyNew(pub(crate) bool);
+
+impl<S: Send + Sync> FromRequestParts<S> for OnlyNew {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Problem> {
+        match only(&parts.headers, &IF_NONE_MATCH)? {
+            None => Ok(Self(false)),
+            Some("*") => Ok(Self(true)),
+            Some(_) => Err(Problem::bad_request("invalid_header", "If-None-Match is `*` here")),
+        }
+    }
+}
+
+impl IntoParams for OnlyNew {
+    fn into_params(_place: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        let star = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(["*"]));
+        let parameter = ParameterBuilder::new()
+            .name("If-None-Match")
+            .parameter_in(ParameterIn::Header)
+            .required(Required::False)
+            .description(Some("`*`: only where there is none yet; nothing is replaced."))
+            .schema(Some(star));
         vec![parameter.build()]
     }
 }

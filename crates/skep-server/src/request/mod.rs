@@ -19,7 +19,7 @@ pub(crate) use extract::{
     BODY_BYTES, HashedJsonBody, JsonBody, LINES, LINES_BYTES, LargeJsonBody, Nothing,
     OptionalJsonBody, Params, Segments, page_size,
 };
-pub(crate) use header::{IdempotencyKey, OnClose, OnCloseHeader, is_id, only};
+pub(crate) use header::{IdempotencyKey, OnClose, OnCloseHeader, OnlyNew, is_id, only};
 pub(crate) use intake::{Full, HeldRoom, Intake, IntakeRoom, Sender};
 pub(crate) use openai_error::OpenAiError;
 pub(crate) use permit::Permit;

@@ -132,7 +132,7 @@ impl Problem {
     }
 
     pub(crate) fn unknown_agent(name: &str) -> Self {
-        let shown: String = name.chars().take(64).collect();
+        let shown = scrub::known().beginning(name, 64);
         let detail = format!("there is no agent {shown:?}");
         Self::new(StatusCode::NOT_FOUND, "unknown_agent", detail)
     }

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use skep_core::event::Event;
 use utoipa::IntoParams;
 
+use crate::channel::event_texts::told;
 use crate::door::{Doors, Stay};
 use crate::request::{Missing, Params, Permit, Problem, extract, only};
 use crate::stream::event_filter::EventFilter;
@@ -140,7 +141,7 @@ pub(crate) fn text(event: &Event) -> Utf8Bytes {
 }
 
 fn written(event: &Event) -> String {
-    block(event.kind.name(), event, event.seq)
+    block(event.kind.name(), &told(event), event.seq)
 }
 
 /// JSON has no line ends, so it is one line of data.

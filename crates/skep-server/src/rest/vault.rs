@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::door::state::Doors;
 use crate::request::{
-    BadBody, Clash, JsonBody, Missing, NotKept, Params, Permit, Problem, Segments, extract,
+    BadBody, Clash, JsonBody, Missing, NotKept, OnlyNew, Params, Permit, Problem, Segments, extract,
 };
 
 #[derive(Deserialize, IntoParams)]
@@ -46,12 +46,13 @@ pub(crate) struct NewEntry {
 
 /// Sets an entry of the vault, or its hosts.
 ///
-/// Profiles that name it use it when this returns.
+/// Profiles that name it use it when this returns. With `If-None-Match: *` an entry that is there
+/// already stays as it is, and the answer is 409 `vault_exists`.
 #[utoipa::path(
     put, path = "/api/v1/vault/entries/{name}", tag = "vault", request_body = NewEntry,
     params(("name" = String, Path, pattern = "^[A-Za-z][A-Za-z0-9_.-]{0,63}$",
             description = "Letters, digits, dashes, dots, underscores; the first is a letter."),
-           VaultParams),
+           VaultParams, OnlyNew),
     responses((status = 204, description = "It is set."), Missing, Clash, BadBody, NotKept)
 )]
 pub(crate) async fn set(
@@ -59,11 +60,12 @@ pub(crate) async fn set(
     permit: Permit,
     Segments(name): Segments<String>,
     Params(VaultParams { agent }): Params<VaultParams>,
+    OnlyNew(is_new): OnlyNew,
     JsonBody(NewEntry { value, hosts }): JsonBody<NewEntry>,
 ) -> Result<StatusCode, Problem> {
     let agent = agent.as_deref().map(extract::agent).transpose()?;
     let value = value.map(|value| Secret::new(&name, value));
-    let wish = VaultWish { name, agent, value, hosts };
+    let wish = VaultWish { name, agent, value, hosts, is_new };
     doors.hive.set_vault_entry(wish, permit.principal()).await?;
     Ok(StatusCode::NO_CONTENT)
 }

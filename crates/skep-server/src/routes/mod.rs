@@ -30,6 +30,7 @@ use axum::Router;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::middleware;
 use axum::routing::get;
+use skep_guard::scrub;
 use skep_runtime::door::Action;
 use utoipa_axum::routes;
 
@@ -136,13 +137,13 @@ pub(crate) fn router(doors: Doors) -> Router {
 }
 
 async fn unknown_route(uri: Uri) -> Problem {
-    let shown: String = uri.path().chars().take(200).collect();
+    let shown = scrub::known().beginning(uri.path(), 200);
     let detail = format!("there is nothing at {shown}");
     Problem::new(StatusCode::NOT_FOUND, "unknown_route", detail)
 }
 
 async fn wrong_method(method: Method, uri: Uri) -> Problem {
-    let shown: String = uri.path().chars().take(200).collect();
+    let shown = scrub::known().beginning(uri.path(), 200);
     let detail = format!("{shown} does not answer to {method}");
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", detail)
 }

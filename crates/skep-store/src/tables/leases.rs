@@ -6,7 +6,9 @@ use std::sync::Arc;
 use skep_core::Millis;
 use skep_core::cause::Cause;
 use skep_core::engine::RetryCode;
-use skep_core::event::{CancelReason, Event, EventKind, ItemState, TurnState};
+use skep_core::event::{
+    CancelReason, Event, EventKind, ItemState, TURN_START_CHARACTERS, TurnState,
+};
 use skep_core::ids::{
     AgentId, AgentName, LaneId, NodeName, Principal, SessionId, SessionKey, Token, TurnId,
 };
@@ -159,8 +161,7 @@ pub(crate) async fn begin(
 }
 
 fn tell_start(tx: &mut Tx<'_>, lease: &Lease, from: &str, body: &str, now: Millis) {
-    // A preview: the whole text stands in history.
-    let preview: String = body.chars().take(200).collect();
+    let preview: String = body.chars().take(TURN_START_CHARACTERS).collect();
     let kind = EventKind::TurnStart {
         session_key: lease.session_key.clone(),
         token: lease.token,

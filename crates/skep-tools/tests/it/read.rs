@@ -119,3 +119,47 @@ fn wrong_arguments_say_what_was_expected() {
         }
     }
 }
+
+const DIGITS: &str = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj";
+
+fn private_key() -> String {
+    let body = format!("{DIGITS}\n").repeat(20);
+    format!("-----BEGIN PRIVATE KEY-----\n{body}-----END PRIVATE KEY-----\n")
+}
+
+/// Between its lines stand numbers, and each of them alone looks like nothing.
+#[tokio::test]
+async fn attack_a_secret_of_several_lines_is_not_read_whatever_the_offset() {
+    let value = "first line of a value\nsecond line of it\nthird line";
+    skep_guard::scrub::known().add([skep_guard::scrub::Secret::new("vault.LINES", value)]);
+    let home = tempfile::tempdir().unwrap();
+    let text = format!("begin\n{}between\n{value}\nend\n", private_key());
+    fs::write(home.path().join("keys.txt"), &text).unwrap();
+    let whole = read(home.path(), json!({"file_path": "keys.txt"})).await.0;
+    let lines = text.lines().count() as u64;
+    assert!(whole.starts_with("     1\tbegin\n     2\t[secret:format.private-key]\n"), "{whole}");
+    assert!(whole.ends_with(&format!("{lines:>6}\tend\n")), "{whole}");
+    for offset in 1..=lines {
+        for limit in [1, 2, 99] {
+            let part = json!({"file_path": "keys.txt", "offset": offset, "limit": limit});
+            let (part, is_error) = read(home.path(), part).await;
+            let shown = part.split("[more").next().unwrap();
+            assert!(!is_error && whole.contains(shown), "{offset} {limit}: {part}");
+        }
+    }
+    assert!(!whole.contains(DIGITS) && !whole.contains("line of it"), "{whole}");
+}
+
+/// Lines are cut where the answer is full: in the middle of what stands there.
+#[tokio::test]
+async fn attack_a_secret_where_a_line_is_cut_does_not_show_its_beginning() {
+    let token = "ghp_aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY2zA4";
+    let home = tempfile::tempdir().unwrap();
+    for before in (OUTPUT_BYTES - 400)..(OUTPUT_BYTES - 250) {
+        let line = format!("{} {token} {}", "x".repeat(before), "y".repeat(OUTPUT_BYTES));
+        fs::write(home.path().join("min.js"), line).unwrap();
+        let (text, _) = read(home.path(), json!({"file_path": "min.js"})).await;
+        assert!(text.contains("[cut: "), "{}", &text[text.len() - 99..]);
+        assert!(!text.contains("ghp_aB3d"), "{before}: {}", &text[text.len() - 99..]);
+    }
+}

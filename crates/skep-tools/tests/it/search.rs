@@ -372,3 +372,33 @@ fn what_a_workspace_holds_does_not_fill_the_memory_of_the_hive() {
         assert!(grown < 64 << 20, "{tool} {short}: {} MiB", grown >> 20);
     }
 }
+
+/// Neither where numbers stand between its lines, nor where a line is cut; and no pattern finds
+/// out what it is letter by letter.
+#[tokio::test]
+async fn attack_grep_shows_and_finds_no_part_of_a_secret() {
+    let home = tempfile::tempdir().unwrap();
+    let digits = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj";
+    let body = format!("{digits}\n").repeat(20);
+    let key = format!("-----BEGIN PRIVATE KEY-----\n{body}-----END PRIVATE KEY-----\n");
+    fs::write(home.path().join("key.pem"), format!("needle\n{key}needle\n")).unwrap();
+    let token = "ghp_aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY2zA4";
+    let wide: Vec<u8> = [0xFF, 0xFE]
+        .into_iter()
+        .chain(format!("needle {token}\n").encode_utf16().flat_map(u16::to_le_bytes))
+        .collect();
+    fs::write(home.path().join("wide.txt"), wide).unwrap();
+    for before in [900, 950, 970, 985, 990] {
+        let line = format!("needle {} {token} {}\n", "x".repeat(before), "y".repeat(99));
+        fs::write(home.path().join(format!("long{before}.txt")), line).unwrap();
+    }
+    let all = use_tool("grep", home.path(), json!({"pattern": "needle", "context": 30})).await;
+    assert!(!all.text.contains("MIIE") && !all.text.contains("ghp_aB"), "{}", all.text);
+    assert!(all.text.contains("key.pem-2-[secret:format.private-key]\n"), "{}", all.text);
+    assert!(all.text.contains("key.pem:24:needle\n"), "{}", all.text);
+    assert!(all.text.contains("wide.txt:1:needle [secret:format.github-token]\n"), "{}", all.text);
+    for pattern in ["^MIIE", "ghp_aB3d", "Us8cKj$", "E5fG7"] {
+        let found = use_tool("grep", home.path(), json!({"pattern": pattern})).await;
+        assert_eq!(found.text, "[no line matches]\n", "{pattern}");
+    }
+}

@@ -246,3 +246,19 @@ async fn nothing_is_written_or_run_when_the_disk_is_nearly_full() {
     assert_eq!(names, ["f"]);
     assert_eq!(fs::read_to_string(home.path().join("f")).unwrap(), "old\n");
 }
+
+/// Signs of the diff stand between the lines of a key, and only those near the change are shown.
+#[tokio::test]
+async fn attack_a_diff_beside_a_private_key_shows_none_of_its_lines() {
+    let home = tempfile::tempdir().unwrap();
+    let digits = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj";
+    let body = format!("{digits}\n").repeat(20);
+    let key = format!("-----BEGIN PRIVATE KEY-----\n{body}-----END PRIVATE KEY-----\n");
+    fs::write(home.path().join("a.txt"), format!("{key}one\n")).unwrap();
+    let arguments = json!({"file_path": "a.txt", "old_string": "one", "new_string": "two"});
+    let edited = use_tool("edit", home.path(), arguments).await;
+    assert!(!edited.diff().contains("MIIE"), "{}", edited.diff());
+    let mark = "[secret:format.private-key]";
+    assert!(edited.diff().ends_with(&format!(" {mark}\n {mark}\n-one\n+two\n")), "{edited:?}");
+    assert_eq!(fs::read_to_string(home.path().join("a.txt")).unwrap(), format!("{key}two\n"));
+}

@@ -16,15 +16,16 @@ const ATTEMPTED: &str = "look for secrets";
 
 #[derive(Subcommand)]
 pub enum SecretsCommand {
-    /// List what looks like a secret, or is one of this hive, in files and rows of the home
+    /// List where keys, tokens and values of the vault can be read in files and rows of the home
     #[command(after_help = "Examples:
   skep secrets scan
   skep secrets scan --home /srv/hive --json
 
-Whatever it lists was readable for whoever can read the home, its copies and backups: have it
-replaced where the last column says, then remove it. The values are not shown. A hive that serves
-the home does the search: it knows the values in the vault, too. keys.env is not looked at.
-The exit code is 0 when nothing was found, else 1.")]
+Whoever can read the home, a copy or a backup of it can read what is listed. Have each replaced by
+whom the last column names, so that the old one is worth nothing, then remove it from its place.
+The values are not shown. While `skep up` serves the home, values of the vault are looked for, too.
+keys.env is not looked at: `skep vault move` empties it. The exit code is 0 when nothing was found,
+else 1.")]
     Scan,
 }
 
@@ -67,12 +68,15 @@ fn show(scan: &Value, globals: &Globals) -> Result<(), Failure> {
     match found.len() {
         0 => {
             if !globals.json {
-                output::line(format!("no secrets in {} files", scan["files"]));
+                output::line(format!("no secrets in {} files and the database", scan["files"]));
             }
             Ok(())
         }
-        count => Err(Failure::new(Exit::Failed, ATTEMPTED, "each is listed above")
-            .headline(format!("{count} secrets lie in the clear"))
-            .next("have each replaced by who gave it, then remove it")),
+        count => {
+            let many = if count == 1 { "1 secret".to_owned() } else { format!("{count} secrets") };
+            Err(Failure::new(Exit::Failed, ATTEMPTED, "each is listed above")
+                .headline(format!("{many} can be read in plain text"))
+                .next("have each replaced by whom its line names, then remove it"))
+        }
     }
 }

@@ -8,6 +8,7 @@ mod attack_approvals;
 mod attack_approvers;
 mod attack_browser;
 mod attack_budget;
+mod attack_cut;
 mod attack_doors;
 mod attack_egress;
 mod attack_governance;
