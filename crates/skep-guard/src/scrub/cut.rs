@@ -4,10 +4,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::{Formats, SHORTEST, Scrubber};
-
-/// So many letters of the beginning of a secret tell nothing of it.
-const TELLS_NOTHING: usize = SHORTEST / 2;
+use super::{Formats, Scrubber};
 
 impl Scrubber {
     /// The first characters of a text without secrets. Of a long text no more is looked at than
@@ -19,15 +16,15 @@ impl Scrubber {
     }
 
     /// A text that was cut off, and kept so, before what is a secret now was known as one:
-    /// without secrets, and without the beginning of one at its end.
+    /// without secrets, and without its last word, which may be the beginning of one. It goes
+    /// whatever it is, or one could be found by trying.
     pub fn clean_cut<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let table = self.table();
         let view = table.view(text, Formats::Kept);
         let done = view.all().last().map_or(0, |found| found.end);
-        let begun = view.unfinished(done).at;
-        match text.len() - begun < TELLS_NOTHING {
-            true => self.clean(text),
-            false => Cow::Owned(format!("{}…", self.clean(&text[..begun]))),
+        match view.unfinished(done).min(view.open_word(done)) {
+            end if end == text.len() => self.clean(text),
+            begun => Cow::Owned(format!("{}…", self.clean(&text[..begun]))),
         }
     }
 
@@ -70,10 +67,9 @@ mod tests {
     fn what_was_cut_off_earlier_does_not_end_with_the_beginning_of_a_secret() {
         let cases = [
             ("it is correct horse batt", "it is …"),
-            ("it is corr", "it is …"),
-            // Too little to tell, or another word.
-            ("it is cor", "it is cor"),
-            ("it is corrected", "it is corrected"),
+            ("it is cor", "it is …"),
+            ("it is another", "it is …"),
+            ("it was ", "it was "),
             ("correct horse battery staple 77 and corre", "[secret:vault.WORDS] and …"),
             ("correct horse battery staple 77", "[secret:vault.WORDS]"),
             ("", ""),

@@ -145,7 +145,7 @@ fn has_line_end(bytes: &[u8]) -> bool {
 }
 
 /// Digits of base64 directly before `at`, as far as they are counted.
-pub(super) fn run_before(bytes: &[u8], at: usize) -> usize {
+fn run_before(bytes: &[u8], at: usize) -> usize {
     bytes[..at].iter().rev().take(LINE).take_while(|byte| is_digit(**byte)).count()
 }
 

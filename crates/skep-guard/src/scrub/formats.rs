@@ -131,9 +131,9 @@ pub fn issuers() -> BTreeMap<&'static str, &'static str> {
     FORMATS.rules.iter().map(|rule| (rule.name, rule.issuer)).chain([private_key]).collect()
 }
 
-/// So many letters may wait before the fixed ones of a secret are complete.
+/// So many letters may stand before the value of a secret, and tell that it is one.
 pub(super) fn before() -> usize {
-    FORMATS.before + FORMATS.longest
+    FORMATS.before + FORMATS.longest + GAP
 }
 
 /// Whether the text holds the marker of one.

@@ -57,7 +57,7 @@ impl Stream {
         let view = table.view(&text, self.formats);
         let most = MOST_HELD.max(16 * table.longest);
         let (passed, waits) = self.pass(&view, |from| {
-            let waits = view.unfinished(from).min(view.open_word(from));
+            let waits = view.unfinished(from).min(view.open_word(from)).min(view.lag(from));
             if text.len() - waits <= most { waits } else { text.len() }
         });
         let from = text.floor_char_boundary(waits.saturating_sub(CONTEXT));
@@ -92,7 +92,8 @@ impl Stream {
         let mut passed = String::new();
         let (mut done, mut ahead) = (self.context, Ahead::new());
         loop {
-            let waits = waits(done);
+            // An escape may begin in what was passed on already.
+            let waits = waits(done).max(done);
             // A secret that begins later may turn out to lie inside the one that waits, and one
             // that begins at the same place to be longer.
             match view.find(done, &mut ahead) {
@@ -102,7 +103,11 @@ impl Stream {
                     done = found.end;
                     self.found = true;
                 }
-                _ => {
+                found => {
+                    // What names it, before its value, waits with it.
+                    let named = found.map(|found| found.start.saturating_sub(formats::before()));
+                    let waits = named.map_or(waits, |named| waits.min(named.max(done)));
+                    let waits = text.floor_char_boundary(waits);
                     passed.push_str(&text[done..waits]);
                     return (passed, waits);
                 }
@@ -112,26 +117,34 @@ impl Stream {
 }
 
 impl View<'_> {
-    /// Where the word begins, from `at` on, that the text ends with, or the last bytes that always
-    /// wait. No known value decides that, only how long they are: of a word without escapes no
+    /// Where the word begins, from `at` on, that the text ends with. No known value decides that, only how long they are: of a word without escapes no
     /// more waits than the longest form has, and what may stand before the first letters of a
     /// format.
-    fn open_word(&self, at: usize) -> usize {
+    pub(super) fn open_word(&self, at: usize) -> usize {
         let (bytes, table) = (self.text.as_bytes(), self.table);
         let is_plain = self.levels.is_empty() && self.lowered.is_none() && self.cut == bytes.len();
         let most = if is_plain { table.longest } else { ESCAPED * table.longest };
         let most = most.max(formats::before());
-        let word = word_start(bytes, at).max(bytes.len().saturating_sub(most));
-        let lag = self.text.floor_char_boundary(bytes.len().saturating_sub(table.lag));
-        word.min(lag.max(at))
+        // Behind escapes every letter may be a digit of base64.
+        let is_digit = if is_plain { decode::is_digit } else { is_of_word };
+        word_start(bytes, at, is_digit).max(bytes.len().saturating_sub(most))
+    }
+
+    /// Where the last bytes begin, from `at` on, that always wait.
+    fn lag(&self, at: usize) -> usize {
+        let start = self.text.len().saturating_sub(self.table.lag);
+        self.text.floor_char_boundary(start).max(at)
     }
 }
 
 /// Where the word begins that the bytes end with, from `at` on. A line end inside base64 is part of
 /// it.
-fn word_start(bytes: &[u8], at: usize) -> usize {
+fn word_start(bytes: &[u8], at: usize, is_digit: fn(u8) -> bool) -> usize {
     let mut start = back(bytes, bytes.len(), is_of_word);
-    while let Some(end) = line_end(bytes, start).filter(|end| *end > at && is_inside(bytes, *end)) {
+    while let Some(end) = line_end(bytes, start)
+        && end > at
+        && is_inside(bytes, end, is_digit)
+    {
         start = back(bytes, end, is_of_word);
     }
     start.max(at)
@@ -145,12 +158,12 @@ fn line_end(bytes: &[u8], start: usize) -> Option<usize> {
 
 /// Whether the line end at `at` is left out by [`decode`]: behind enough digits of base64, those of
 /// earlier lines included.
-fn is_inside(bytes: &[u8], mut at: usize) -> bool {
+fn is_inside(bytes: &[u8], mut at: usize, is_digit: fn(u8) -> bool) -> bool {
     loop {
-        if decode::run_before(bytes, at) >= decode::LINE {
+        let line = back(bytes, at, is_digit);
+        if at - line >= decode::LINE {
             return true;
         }
-        let line = back(bytes, at, decode::is_digit);
         match line_end(bytes, line) {
             Some(end) => at = end,
             None => return false,
