@@ -246,7 +246,10 @@ function EntryForm(props: {
           value={form.value}
           onInput={(event) => set("value", event.currentTarget.value)}
         />
-        <p class="hint">8 to 16384 bytes. Stored encrypted; nobody can show it again.</p>
+        <p class="hint">
+          One line, at least 8 characters. Stored encrypted; nobody can show it again. For several
+          lines: <code>skep vault set NAME {"<"} FILE</code>
+        </p>
         <label for="entry-hosts">Allowed hosts, one per line</label>
         <textarea
           class="field mono"
