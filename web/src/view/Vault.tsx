@@ -112,7 +112,8 @@ const entryPath = ({ name, agent }: { name: string; agent?: string | null | unde
 /** Who goes without it when it is gone. */
 function users({ agent, profiles }: VaultEntry): string {
   const calls = `alls of ${agent ? `the agent ${agent}` : "agents"} that use it`;
-  return profiles.length ? `${plural(profiles.length, "model profile")} and c${calls}` : `C${calls}`;
+  const count = profiles.length;
+  return count ? `${plural(count, "model profile")} and c${calls}` : `C${calls}`;
 }
 
 function Entries(props: { of: VaultEntry[]; edit: (entry: VaultEntry) => void }) {
