@@ -112,7 +112,8 @@ const entryPath = ({ name, agent }: { name: string; agent?: string | null | unde
 /** Who goes without it when it is gone. */
 function users({ agent, profiles }: VaultEntry): string {
   const calls = `alls of ${agent ? `the agent ${agent}` : "agents"} that use it`;
-  return profiles.length ? `${plural(profiles.length, "model profile")} and c${calls}` : `C${calls}`;
+  const count = profiles.length;
+  return count ? `${plural(count, "model profile")} and c${calls}` : `C${calls}`;
 }
 
 function Entries(props: { of: VaultEntry[]; edit: (entry: VaultEntry) => void }) {
@@ -246,7 +247,10 @@ function EntryForm(props: {
           value={form.value}
           onInput={(event) => set("value", event.currentTarget.value)}
         />
-        <p class="hint">8 to 16384 bytes. Stored encrypted; nobody can show it again.</p>
+        <p class="hint">
+          One line, at least 8 characters. Stored encrypted; nobody can show it again. For several
+          lines: <code>skep vault set NAME {"<"} FILE</code>
+        </p>
         <label for="entry-hosts">Allowed hosts, one per line</label>
         <textarea
           class="field mono"

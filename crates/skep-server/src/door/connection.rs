@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::door::admission::{ConnectionSlot, Peer};
-use crate::door::linger::{Linger, Refused};
+use crate::door::linger::{Linger, UnreadRequest};
 use crate::door::lockout::whole_network;
 use crate::door::pace::{Pace, PacedBody, PacedStream};
 use crate::door::state::Doors;
@@ -165,7 +165,7 @@ where
     let doors = TowerToHyperService::new(router);
     let pace = Pace::default();
     let Guest { slot, intake, unwanted } = guest;
-    let refused = Refused::default();
+    let refused = UnreadRequest::default();
     let linger = Linger::new(refused.clone());
     let stream = PacedStream { stream, pace: pace.clone(), intake: intake.clone(), linger };
     let service = service_fn(move |request: Request<Incoming>| {

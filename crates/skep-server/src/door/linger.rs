@@ -21,9 +21,9 @@ const PIECE: usize = 16 * 1024;
 
 /// Whether the newest request was refused and may not have been read to its end.
 #[derive(Clone, Default)]
-pub(crate) struct Refused(Arc<AtomicBool>);
+pub(crate) struct UnreadRequest(Arc<AtomicBool>);
 
-impl Refused {
+impl UnreadRequest {
     pub(crate) fn note(&self, is_refused: bool) {
         self.0.store(is_refused, Ordering::Release);
     }
@@ -31,14 +31,14 @@ impl Refused {
 
 /// How far the end of one connection has come.
 pub(crate) struct Linger {
-    refused: Refused,
+    refused: UnreadRequest,
     /// Our side is closed; until when the other one is waited for.
     waiting: Option<(Instant, Pin<Box<Sleep>>)>,
     left: usize,
 }
 
 impl Linger {
-    pub(crate) fn new(refused: Refused) -> Self {
+    pub(crate) fn new(refused: UnreadRequest) -> Self {
         Self { refused, waiting: None, left: MOST }
     }
 

@@ -155,7 +155,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
-    use crate::door::linger::Refused;
+    use crate::door::linger::UnreadRequest;
     use crate::request::Sender;
 
     const PIECE: usize = 4096;
@@ -179,7 +179,7 @@ mod tests {
             })
         };
         let intake = Intake::new(Arc::default(), Sender::Owner);
-        let linger = Linger::new(Refused::default());
+        let linger = Linger::new(UnreadRequest::default());
         let stream = TokioIo::new(PacedStream { stream: server, pace, intake, linger });
         tokio::spawn(http1::Builder::new().serve_connection(stream, service));
         client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();

@@ -6,6 +6,7 @@ use htmd::HtmlToMarkdown;
 use html5ever::Attribute;
 use html5ever::tendril::StrTendril;
 use markup5ever_rcdom::{Handle, Node, NodeData};
+use skep_guard::scrub;
 use url::Url;
 
 use super::tree::{self, Excess};
@@ -82,7 +83,7 @@ impl Pruned {
                     }
                 }
                 let words: Vec<&str> = title.split_whitespace().collect();
-                self.title = words.join(" ").chars().take(TITLE).collect();
+                self.title = scrub::known().beginning(&words.join(" "), TITLE);
                 node.children.borrow_mut().clear();
             }
             "title" => node.children.borrow_mut().clear(),

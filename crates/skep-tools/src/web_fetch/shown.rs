@@ -247,8 +247,8 @@ fn converted(
 
 fn short(address: &WebAddress) -> String {
     let text = address.as_str();
-    match text.char_indices().nth(ADDRESS) {
+    match text.chars().nth(ADDRESS) {
         None => text.to_owned(),
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        Some(_) => format!("{}…", scrub::known().beginning(text, ADDRESS)),
     }
 }
