@@ -34,12 +34,8 @@ fn tree(files: &[(&str, &str)]) -> Tree {
         ("crates/skep-store/Cargo.toml", STORE_MANIFEST),
         (CORE, "//! Words.\n"),
         (RUNTIME, "//! Turns.\n"),
-        (STORE, "//! Rows.\nmod engine;\n"),
-        ("crates/skep-store/src/engine/mod.rs", "pub mod dialect;\n"),
-        (
-            "crates/skep-store/src/engine/dialect.rs",
-            "pub const BEGIN: &str = \"BEGIN IMMEDIATE\";\n",
-        ),
+        (STORE, "//! Rows.\nmod dialect;\n"),
+        ("crates/skep-store/src/dialect.rs", "pub const BEGIN: &str = \"BEGIN IMMEDIATE\";\n"),
     ];
     for (path, text) in base.iter().chain(files) {
         write(folder.path(), path, text);
@@ -216,18 +212,28 @@ fn sql() {
         &["crates/skep-runtime/Cargo.toml:6: sql: rusqlite outside skep-store"],
     );
     assert_found(
-        &[(STORE, "mod engine;\nconst A: &str = \"SELECT 1 FOR UPDATE\";\n")],
+        &[(STORE, "mod dialect;\nconst A: &str = \"SELECT 1 FOR UPDATE\";\n")],
         &["crates/skep-store/src/lib.rs:2: sql: dialect word `FOR UPDATE`"],
     );
     assert_found(
-        &[(STORE, "mod engine;\nconst A: &str = \"SELECT pg_sleep(1)\";\n")],
+        &[(STORE, "mod dialect;\nconst A: &str = \"SELECT pg_sleep(1)\";\n")],
         &["crates/skep-store/src/lib.rs:2: sql: dialect word `pg_`"],
     );
     assert_clean(&[
-        (STORE, "mod engine;\n// PRAGMA\nconst A: &str = \"SELECT apg_x FROM PRAGMATIC\";\n"),
+        (STORE, "mod dialect;\n// PRAGMA\nconst A: &str = \"SELECT apg_x FROM PRAGMATIC\";\n"),
         (RUNTIME, "const A: &str = \"Select a row; UPDATED\";\n"),
-        ("crates/skep-store/src/engine/dialect.rs", "pub const A: &str = \"PRAGMA x\";\n"),
+        ("crates/skep-store/src/dialect.rs", "pub const A: &str = \"PRAGMA x\";\n"),
     ]);
+    let db = ("crates/skep-db/Cargo.toml", "[package]\nname = \"skep-db\"\n");
+    let (lib, words) = ("crates/skep-db/src/lib.rs", "pub const A: &str = \"PRAGMA x\";\n");
+    let named = ("ARCHITECTURE.md", &*format!("{ARCHITECTURE} `skep-db`"));
+    let top = ("crates/skep-db/src/engine/mod.rs", "pub mod dialect;\n");
+    let dialect = ("crates/skep-db/src/engine/dialect.rs", words);
+    assert_clean(&[db, named, (lib, "pub mod engine;\n"), top, dialect]);
+    assert_found(
+        &[db, named, (lib, words)],
+        &["crates/skep-db/src/lib.rs:1: sql: dialect word `PRAGMA`: move it to crates/skep-db/"],
+    );
 }
 
 #[test]

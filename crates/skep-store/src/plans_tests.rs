@@ -4,10 +4,12 @@
 mod allowed_tests;
 mod deletion_tests;
 mod samples_tests;
+mod seen_tests;
 mod turn_writes_tests;
 
 use allowed_tests::ALLOWED;
 use samples_tests::{approval, meta};
+use seen_tests as seen;
 use serde_json::json;
 use skep_core::approval::{ApprovalState, Scope};
 use skep_core::bucket::Bucket;
@@ -23,13 +25,13 @@ use skep_core::message::{Block, Body, Message, Usage, View};
 use skep_core::role::{Grant, Sight};
 use skep_core::settings::{QueueMode, Think};
 use skep_core::spend::Span;
+use skep_db::audit_chain;
 
 use crate::agents::{self, EgressBucket, KeepBuckets, NewAgent, RegisterAgents};
 use crate::approvals::{self, AnswerApproval, Approval, ExpireReopened, NoteRefused, Reopen};
 use crate::audit;
 use crate::begin::BeginSession;
 use crate::close::{Close, Outcome};
-use crate::engine::{audit_chain, conn::seen};
 use crate::grants::{self, AddGrant, GrantRow, RevokeGrant};
 use crate::history::{self, NewHistoryRow, Rows};
 use crate::import::Import;
@@ -51,6 +53,7 @@ use crate::{OpenOptions, Store, Value, compactions, files, requests::Request, wa
 #[tokio::test]
 async fn every_statement_finds_its_rows_by_an_index() {
     let folder = tempfile::tempdir().unwrap();
+    seen::watch();
     let store = Store::open(OpenOptions::in_run_folder(folder.path()), |_| {}).await.unwrap();
     Story { store: store.clone(), agent: AgentId(1), made: 0 }.tell().await;
     let words = ["SELECT", "INSERT", "UPDATE", "DELETE"];

@@ -1,6 +1,7 @@
 //! The commands of the product, joined, and the schema they run on.
 
-use crate::engine::command::{MigrationFile, Schema};
+use skep_db::{MigrationFile, Schema};
+
 use crate::tables::agents::{KeepBuckets, RegisterAgent, RegisterAgents};
 use crate::tables::approvals::{AnswerApproval, ExpireReopened, NoteRefused, Reopen};
 use crate::tables::audit::AddAudit;
@@ -26,7 +27,7 @@ use crate::tables::spend::{ChargeLost, Unsettled, Unusable};
 use crate::tables::waits::{Decide, Park, RetryNow};
 use crate::tables::watch::NoteEvent;
 
-crate::commands! {
+skep_db::commands! {
     /// Every write there is.
     pub enum Command -> Outcome, SCHEMA;
     RegisterAgents, RegisterAgent, Accept, Order, StopLane, CancelItem, Retry, BeginSession, Take,

@@ -6,10 +6,11 @@ use crate::tree::{Dependency, Manifest, Tree};
 const RULE: &str = "layers";
 
 /// The order of ARCHITECTURE.md. A new crate gets its line here and there.
-const LAYERS: [(&str, u8); 15] = [
+const LAYERS: [(&str, u8); 16] = [
     ("skep-core", 0),
-    ("skep-store", 1),
+    ("skep-db", 1),
     ("skep-guard", 1),
+    ("skep-store", 2),
     ("skep-model", 2),
     ("skep-tools", 2),
     ("skep-mcp", 2),
@@ -28,8 +29,15 @@ const LAYERS: [(&str, u8); 15] = [
 const DOORS_ONLY: &str = "skep-cli";
 
 /// What stands behind the doors.
-const BEHIND_DOORS: [&str; 6] =
-    ["skep-store", "skep-tools", "skep-engine", "skep-turn", "skep-runtime", "skep-server"];
+const BEHIND_DOORS: [&str; 7] = [
+    "skep-db",
+    "skep-store",
+    "skep-tools",
+    "skep-engine",
+    "skep-turn",
+    "skep-runtime",
+    "skep-server",
+];
 
 /// Not part of the product: they stand beside the layers and only tests may use them.
 const TESTKIT: [&str; 2] = ["skep-testkit", "skep-testkit-shim"];

@@ -1,12 +1,16 @@
-//! SQL stands in skep-store alone, and what only one database understands in its dialect file.
+//! SQL stands in skep-store and skep-db alone, and what only one database understands in their
+//! dialect files.
 
 use crate::finding::Finding;
 use crate::source::{Kind, LexToken, SourceFile};
 use crate::tree::Tree;
 
 const RULE: &str = "sql";
-const STORE: &str = "crates/skep-store/";
-const DIALECT_FILE: &str = "crates/skep-store/src/engine/dialect.rs";
+/// Who may speak SQL, each with its file for what only one database understands.
+const SPEAKERS: [(&str, &str); 2] = [
+    ("crates/skep-db/", "crates/skep-db/src/engine/dialect.rs"),
+    ("crates/skep-store/", "crates/skep-store/src/dialect.rs"),
+];
 /// The benchmark's floor: a database without the store in front of it, to measure that against.
 const FLOOR: &str = "bench/Cargo.toml";
 const FLOOR_FILE: &str = "bench/src/floor_store.rs";
@@ -55,7 +59,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in &tree.sources {
         // The words themselves are listed in xtask.
-        if source.path == DIALECT_FILE
+        if dialect_file(&source.path) == Some(source.path.as_str())
             || source.path == FLOOR_FILE
             || source.path.starts_with("xtask/")
         {
@@ -69,7 +73,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         }
     }
     findings.extend(tree.manifests.iter().flat_map(|manifest| {
-        let may = manifest.path.starts_with(STORE) || manifest.path == FLOOR;
+        let may = dialect_file(&manifest.path).is_some() || manifest.path == FLOOR;
         let strange = move |name: &str| name == "rusqlite" && !may;
         manifest.dependencies.iter().filter(move |it| !it.is_dev && strange(&it.name)).map(|it| {
             Finding {
@@ -85,14 +89,14 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 }
 
 fn judge(source: &SourceFile, token: &LexToken) -> Option<String> {
-    let in_store = source.path.starts_with(STORE);
+    let dialect_file = dialect_file(&source.path);
     match token.kind {
-        Kind::Word if !in_store && token.text == "rusqlite" => {
+        Kind::Word if dialect_file.is_none() && token.text == "rusqlite" => {
             Some("rusqlite outside skep-store: ask the store by a command or a read".to_owned())
         }
-        Kind::Text if in_store => {
+        Kind::Text if let Some(dialect_file) = dialect_file => {
             let word = DIALECT_WORDS.iter().find(|word| contains_word(&token.text, word))?;
-            Some(format!("dialect word `{word}`: move it to {DIALECT_FILE}"))
+            Some(format!("dialect word `{word}`: move it to {dialect_file}"))
         }
         Kind::Text => {
             let text = token.text.trim_start_matches(|c: char| c.is_whitespace() || c == '\\');
@@ -102,6 +106,11 @@ fn judge(source: &SourceFile, token: &LexToken) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// Of the crate this file belongs to, where that may speak SQL.
+fn dialect_file(path: &str) -> Option<&'static str> {
+    SPEAKERS.iter().find(|(folder, _)| path.starts_with(folder)).map(|(_, file)| *file)
 }
 
 /// `word` begins where no other word is going on, and ends so unless it is a prefix like `pg_`.

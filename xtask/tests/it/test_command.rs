@@ -180,8 +180,10 @@ fn judges_that_cannot_be_installed_or_do_not_count_have_failed() {
 #[test]
 fn an_area_runs_its_own_tests_alone() {
     let stage = Stage::new(TWO_GOOD_PROGRAMS);
-    assert_ends(&stage.run(&["--only", "store"]), "15 passed, 0 failed");
-    assert!(stage.calls().contains("-p skep-store"));
+    assert_ends(&stage.run(&["--only", "store"]), "30 passed, 0 failed");
+    for of in ["-p skep-db", "-p skep-store"] {
+        assert!(stage.calls().contains(of), "{of}");
+    }
     assert!(!stage.calls().contains("clippy"));
 }
 

@@ -6,9 +6,9 @@ use skep_core::ids::*;
 use skep_core::settings::QueueMode;
 
 use super::Story;
+use super::seen_tests as seen;
 use crate::agents::{NewAgent, RegisterAgents};
 use crate::close::Outcome;
-use crate::engine::conn::seen;
 use crate::outbox::OpenChannel;
 use crate::{OpenOptions, Store, Value};
 
@@ -16,6 +16,7 @@ use crate::{OpenOptions, Store, Value};
 #[tokio::test]
 async fn no_statement_of_a_turn_makes_a_table_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
+    seen::watch();
     let store = Store::open(OpenOptions::in_run_folder(folder.path()), |_| {}).await.unwrap();
     let agents = vec![NewAgent { name: AgentName::new("main"), failed: None }];
     let agent = store.write(RegisterAgents { agents, now: 1 }).await.unwrap()[0].1;

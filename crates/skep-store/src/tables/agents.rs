@@ -6,10 +6,7 @@ use skep_core::Millis;
 use skep_core::bucket::{Bucket, FILLS_IN};
 use skep_core::event::{Event, EventKind};
 use skep_core::ids::{AgentId, AgentName};
-
-use crate::engine::additions::Addition;
-use crate::engine::conn::Cell;
-use crate::engine::{Columns, Conn, Record, Refusal, Run, SqlError, Tx, args, record};
+use skep_db::{Addition, Cell, Columns, Conn, Record, Refusal, Run, SqlError, Tx, args, record};
 
 /// Gives every agent a row; those that have one keep it, also while they are not among these.
 /// A change of status becomes an event.

@@ -13,8 +13,8 @@ use skep_core::ids::{
 };
 use skep_core::policy::Class;
 use skep_core::visible::bounded_text;
+use skep_db::{Conn, Refusal, Run, SqlError, Tx, args, record};
 
-use crate::engine::{Conn, Refusal, Run, SqlError, Tx, args, record};
 use crate::tables::inbox::{Accept, Accepted};
 use crate::tables::people::grants::{AddGrant, GrantRow};
 use crate::tables::waits::Decide;

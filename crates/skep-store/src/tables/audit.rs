@@ -5,11 +5,9 @@ use serde_json::json;
 use skep_core::Millis;
 use skep_core::audit::{AuditKind, AuditRow, Seal};
 use skep_core::ids::AgentId;
-
-use crate::engine::audit_chain::{SEAL, newest, seal};
-use crate::engine::{Conn, Record, Refusal, Row, Run, SqlError, Tx, args};
-
-pub use crate::engine::audit_chain::found_after;
+pub use skep_db::audit_chain::found_after;
+use skep_db::audit_chain::{SEAL, newest, seal};
+use skep_db::{Conn, Record, Refusal, Row, Run, SqlError, Tx, args};
 
 /// Rows looked at by one statement for those that are asked for.
 const LOOK: i64 = 2000;

@@ -3,8 +3,8 @@
 use skep_core::Millis;
 use skep_core::file::File;
 use skep_core::ids::{AgentId, AgentName, Principal, SessionId, SessionKey, TurnId};
+use skep_db::{Refusal, Run, Tx, args};
 
-use crate::engine::{Refusal, Run, Tx, args};
 use crate::tables::history::{self, NewHistoryRow, NewSession, RowPlace};
 use crate::tables::lanes;
 use crate::tables::people::storage;

@@ -9,8 +9,8 @@ use skep_core::frame::FrameKind;
 use skep_core::ids::{ChannelId, ItemId, MessageId};
 use skep_core::ids::{Token, TurnId};
 use skep_core::message::{Message, Meta, StopReason, Usage};
+use skep_db::{Refusal, Run, Tx, args, record};
 
-use crate::engine::{Refusal, Run, Tx, args, record};
 use crate::tables::agents::{Tally, tally};
 use crate::tables::approvals;
 use crate::tables::journal::{Entry, Leased, cost_of, tell_rows, write_entries};

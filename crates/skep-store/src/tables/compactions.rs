@@ -4,8 +4,8 @@ use skep_core::Millis;
 use skep_core::compaction::{self, Reason};
 use skep_core::ids::{SessionId, TurnId};
 use skep_core::message::Body;
+use skep_db::{Conn, SqlError, Tx, args, record};
 
-use crate::engine::{Conn, SqlError, Tx, args, record};
 use crate::tables::history::RowPlace;
 
 #[derive(Clone, Debug, PartialEq)]

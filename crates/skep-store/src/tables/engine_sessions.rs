@@ -4,8 +4,7 @@
 use skep_core::decision::Decision;
 use skep_core::engine::EngineSession;
 use skep_core::ids::{CallId, SessionId, TurnId};
-
-use crate::engine::{Conn, SqlError, Tx, args, record};
+use skep_db::{Conn, SqlError, Tx, args, record};
 
 /// A session of an engine, and what it was started with.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,8 +7,7 @@ use skep_core::file::{File, FileData};
 use skep_core::ids::{ItemId, SessionId};
 use skep_core::message::{Body, Message};
 use skep_core::role::Sight;
-
-use crate::engine::{Conn, SqlError, Tx, args};
+use skep_db::{Conn, SqlError, Tx, args};
 
 /// Keeps the bytes of these files. One without bytes must be there already.
 pub(crate) async fn keep(

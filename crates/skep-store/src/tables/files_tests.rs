@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use rusqlite::Connection;
 use skep_core::cause::Cause;
 use skep_core::engine::Capabilities;
 use skep_core::ids::*;
@@ -10,7 +11,6 @@ use skep_core::message::{Block, Body};
 use skep_core::settings::QueueMode;
 
 use super::*;
-use crate::engine::dialect;
 use crate::tables::agents::{NewAgent, RegisterAgents};
 use crate::tables::history::{self, NewHistoryRow};
 use crate::tables::inbox::{Accept, Accepted, Letter, NewTurn};
@@ -123,18 +123,18 @@ async fn a_content_is_kept_once_and_let_go_with_its_last_reader() {
     assert_eq!(filled.collect::<Vec<_>>(), [data.clone(), None, data.clone(), data]);
 
     store.close().await;
-    let mut conn = dialect::connect_writer(&folder.path().join("skep.db")).await.unwrap();
+    let conn = Connection::open(folder.path().join("skep.db")).unwrap();
     for sql in ["DELETE FROM history WHERE seq > 1", "DELETE FROM item_files"] {
-        conn.run(sql, &[]).await.unwrap();
+        conn.execute(sql, []).unwrap();
     }
-    conn.close().await.unwrap();
+    conn.close().unwrap();
     let store = open(folder.path()).await;
     assert_eq!(uses(&store).await, [1, 1]);
     assert!(!expire(&store, i64::MAX).await);
     store.close().await;
-    let mut conn = dialect::connect_writer(&folder.path().join("skep.db")).await.unwrap();
-    conn.run("DELETE FROM history", &[]).await.unwrap();
-    conn.close().await.unwrap();
+    let conn = Connection::open(folder.path().join("skep.db")).unwrap();
+    conn.execute("DELETE FROM history", []).unwrap();
+    conn.close().unwrap();
     let store = open(folder.path()).await;
     assert!(!expire(&store, 5).await, "it came at 5");
     assert!(expire(&store, 6).await);

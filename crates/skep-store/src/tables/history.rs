@@ -10,8 +10,8 @@ use skep_core::ids::{AgentId, AgentName, CallId, ItemId, SessionId, SessionKey, 
 use skep_core::message::{Body, MOST_TOKENS, Message, Role, View, history_tag};
 use skep_core::money::Money;
 use skep_core::title;
+use skep_db::{Conn, PAGE_ROWS, SqlError, Tx, args, record};
 
-use crate::engine::{Conn, PAGE_ROWS, SqlError, Tx, args, record};
 use crate::tables::compactions;
 use crate::tables::files;
 

@@ -6,8 +6,8 @@ use skep_core::Millis;
 use skep_core::event::{Event, EventKind};
 use skep_core::ids::{AgentId, AgentName, LaneId, SessionId, SessionKey, TurnId};
 use skep_core::message::{Message, View};
+use skep_db::{Refusal, Run, SqlError, Tx, args};
 
-use crate::engine::{Refusal, Run, SqlError, Tx, args};
 use crate::tables::history::{self, Sum};
 use crate::tables::inbox::NORMAL;
 use crate::tables::lanes;

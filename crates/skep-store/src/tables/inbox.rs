@@ -17,8 +17,8 @@ use skep_core::message::{Body, Origin, Role};
 use skep_core::prompt;
 use skep_core::settings::{QueueMode, Think};
 use skep_core::tool::ChainOrigin;
+use skep_db::{Refusal, Run, SqlError, Tx, args, record};
 
-use crate::engine::{Refusal, Run, SqlError, Tx, args, record};
 use crate::tables::agents::{Tally, tally};
 use crate::tables::files;
 use crate::tables::lanes::{self, Lane, OpenTurn};

@@ -7,8 +7,8 @@ use skep_core::engine::FailureCode;
 use skep_core::event::{CancelReason, Event, EventKind, ItemState, TurnState};
 use skep_core::frame::FrameKind;
 use skep_core::ids::{AgentId, AgentName, ChannelId, ItemId, LaneId, MessageId, SessionId, TurnId};
+use skep_db::{Conn, Refusal, Run, SqlError, Tx, args, record};
 
-use crate::engine::{Conn, Refusal, Run, SqlError, Tx, args, record};
 use crate::tables::agents::{Tally, tally};
 use crate::tables::inbox::{self, Accept, Accepted, EndedTurn};
 use crate::tables::lanes;

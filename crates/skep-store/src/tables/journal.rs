@@ -8,8 +8,8 @@ use skep_core::decision::Decision;
 use skep_core::event::{CallState, Event, EventKind};
 use skep_core::ids::{AgentId, AgentName, CallId, LaneId, SessionId, Token, TurnId};
 use skep_core::message::{Body, Message};
+use skep_db::{Refusal, Run, SqlError, Tx, args, record};
 
-use crate::engine::{Refusal, Run, SqlError, Tx, args, record};
 use crate::tables::agents::{Tally, tally};
 use crate::tables::approvals::{self, Asking};
 use crate::tables::engine_sessions::LaunchedSession;

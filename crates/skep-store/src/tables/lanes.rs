@@ -5,8 +5,7 @@ use skep_core::Millis;
 use skep_core::event::TurnState;
 use skep_core::ids::{AgentId, LaneId, SessionId, SessionKey, Token, TurnId};
 use skep_core::settings::Think;
-
-use crate::engine::{Columns, Conn, Record, Refusal, Run, SqlError, Tx, args, record};
+use skep_db::{Columns, Conn, Record, Refusal, Run, SqlError, Tx, args, record};
 
 /// A lane as a command finds it.
 pub(crate) struct Lane {

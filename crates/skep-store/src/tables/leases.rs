@@ -15,8 +15,8 @@ use skep_core::ids::{
 use skep_core::message::Message;
 use skep_core::settings::Think;
 use skep_core::tool::{ChainOrigin, Requester};
+use skep_db::{Columns, Conn, Refusal, Row, Run, SqlError, Tx, args};
 
-use crate::engine::{Columns, Conn, Refusal, Row, Run, SqlError, Tx, args};
 use crate::tables::agents::{Tally, tally};
 use crate::tables::history::{self, NewHistoryRow, NewSession, RowPlace};
 use crate::tables::inbox::{NewTurn, UserText, user_body};

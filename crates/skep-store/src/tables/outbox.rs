@@ -5,8 +5,7 @@ use skep_core::Millis;
 use skep_core::channel::Delivery;
 use skep_core::frame::{Frame, FrameKind, FrameState, UndeliveredFrame};
 use skep_core::ids::{ChannelId, ItemId, Principal};
-
-use crate::engine::{Conn, PAGE_ROWS, Refusal, Run, SqlError, Tx, args, record};
+use skep_db::{Conn, PAGE_ROWS, Refusal, Run, SqlError, Tx, args, record};
 
 /// A new channel; it belongs to the principal that opened it.
 pub struct OpenChannel {
@@ -145,9 +144,7 @@ pub struct PendingFrame {
     pub not_before: Option<Millis>,
 }
 
-record!(Frame { channel, seq, id, kind, at, payload });
 record!(PendingFrame { frame, not_before });
-record!(UndeliveredFrame { kind, state, attempts, next_at, reason });
 
 /// The first frame of a channel after `after` that is to be sent.
 pub async fn next_undelivered(

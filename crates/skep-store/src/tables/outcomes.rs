@@ -7,8 +7,8 @@ use skep_core::cause::CallRef;
 use skep_core::event::{Event, EventKind, Resolution};
 use skep_core::ids::{AgentId, AgentName, CallId, Principal, SessionId, SessionKey, TurnId};
 use skep_core::message::Body;
+use skep_db::{Conn, Refusal, Run, SqlError, Tx, args, record};
 
-use crate::engine::{Conn, Refusal, Run, SqlError, Tx, args, record};
 use crate::tables::inbox::{Accept, Accepted};
 
 /// A call of unknown outcome that nobody has resolved yet.

@@ -6,8 +6,8 @@ use skep_core::file::File;
 use skep_core::ids::{ItemId, LaneId, MessageId};
 use skep_core::settings::Think;
 use skep_core::tool::ChainOrigin;
+use skep_db::{SqlError, Tx, args, record};
 
-use crate::engine::{SqlError, Tx, args, record};
 use crate::tables::files;
 use crate::tables::inbox::UserText;
 
@@ -39,8 +39,6 @@ record! { PendingItem {
     id, message_id, channel, principal, body, priority, ord, fresh, cause, has_files, think,
     origin; files = Vec::new()
 } }
-
-record!(ChainOrigin { channel, topic, principal });
 
 impl PendingItem {
     /// The first pending items of a lane.

@@ -1,8 +1,8 @@
 //! Retention. Each command deletes a bounded number of rows, so that it never blocks the writer.
 
 use skep_core::Millis;
+use skep_db::{Refusal, Run, Tx, args};
 
-use crate::engine::{Refusal, Run, Tx, args};
 use crate::tables::audit;
 
 /// Rows that one command deletes from one table.

@@ -7,9 +7,9 @@ use std::collections::HashSet;
 use skep_core::Millis;
 use skep_core::ids::{AgentId, AgentName, SessionId, SessionKey};
 use skep_core::message::Role;
+use skep_db::{Conn, Refusal, Run, SqlError, SqlKind, Tx, args, record};
 
-use crate::engine::dialect;
-use crate::engine::{Conn, Refusal, Run, SqlError, SqlKind, Tx, args, record};
+use crate::dialect;
 
 /// Takes the next rows into the index.
 #[derive(Clone, Copy)]
@@ -144,9 +144,9 @@ pub async fn search(
 ) -> Result<Option<Vec<Hit>>, SqlError> {
     let before = search.before.unwrap_or(i64::MAX);
     let args = args![search.expression, before, search.limit, search.prefix];
-    dialect::watch(conn, proceed).await?;
+    skep_db::watch(conn, proceed).await?;
     let hits = conn.list(dialect::SEARCH, &args).await;
-    dialect::unwatch(conn).await?;
+    skep_db::unwatch(conn).await?;
     match hits {
         Ok(hits) => Ok(Some(hits)),
         Err(error) if error.kind == SqlKind::Interrupted => Ok(None),

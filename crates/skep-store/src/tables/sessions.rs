@@ -11,9 +11,10 @@ use skep_core::ids::{
 };
 use skep_core::message::{Body, Role, View};
 use skep_core::money::Money;
+use skep_db::{Conn, Refusal, Run, SqlError, Tx, args, record};
 
-use crate::engine::dialect;
-use crate::engine::{Conn, Refusal, Run, SqlError, Tx, args, record};
+use crate::dialect;
+
 use crate::tables::history::{self, Sum};
 use crate::tables::lanes::{self, Chosen};
 use crate::tables::people::storage;

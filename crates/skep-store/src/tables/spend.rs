@@ -7,10 +7,8 @@ use skep_core::ids::{AgentId, AgentName, Token, TurnId};
 use skep_core::message::{Message, Meta, Role, Usage};
 use skep_core::money::Money;
 use skep_core::spend::{HOURS, Span, Spend, hour_of};
+use skep_db::{Addition, Cell, Conn, Refusal, Run, SqlError, Tx, args, record};
 
-use crate::engine::additions::Addition;
-use crate::engine::conn::Cell;
-use crate::engine::{Conn, Refusal, Run, SqlError, Tx, args, record};
 use crate::tables::journal::Leased;
 
 /// Adds the model calls among new rows of a turn; a turn counts with its first answer.
@@ -188,8 +186,6 @@ async fn add_unsettled(
     tx.conn.run(upsert, &args).await?;
     Ok(())
 }
-
-record!(Spend { calls, tokens, cost, unpriced_calls, unpriced_tokens });
 
 /// What one agent used of one model in one span of time.
 #[derive(Clone, Debug, PartialEq, Eq)]

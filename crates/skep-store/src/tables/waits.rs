@@ -5,8 +5,8 @@ use skep_core::decision::Decision;
 use skep_core::engine::RetryCode;
 use skep_core::event::{EventKind, ItemState};
 use skep_core::ids::{AgentId, CallId, LaneId, SessionId, Token, TurnId};
+use skep_db::{Refusal, Run, Tx, args};
 
-use crate::engine::{Refusal, Run, Tx, args};
 use crate::tables::approvals::{self, Asking, NewApproval};
 use crate::tables::lanes;
 use crate::tables::leases::{agent_name, make_ready, move_items};

@@ -12,8 +12,7 @@ use skep_core::ids::{
 };
 use skep_core::message::{StopReason, View};
 use skep_core::settings::Think;
-
-use crate::engine::{Conn, PAGE_ROWS, Refusal, Run, SqlError, Tx, args, record};
+use skep_db::{Conn, PAGE_ROWS, Refusal, Run, SqlError, Tx, args, record};
 
 /// Writes down an event that is about the hive as a whole, and tells it; in the audit trail too.
 pub struct NoteEvent {

@@ -5,8 +5,7 @@ use skep_core::Millis;
 use skep_core::audit::AuditRow;
 use skep_core::ids::Principal;
 use skep_core::role::Role;
-
-use crate::engine::{Conn, Record, Refusal, Run, SqlError, Tx, args, record};
+use skep_db::{Conn, Record, Refusal, Run, SqlError, Tx, args, record};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Browser {

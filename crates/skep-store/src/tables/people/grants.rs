@@ -4,8 +4,7 @@ use serde_json::json;
 use skep_core::Millis;
 use skep_core::audit::AuditRow;
 use skep_core::ids::{AgentId, AgentName, SessionId};
-
-use crate::engine::{Columns, Conn, Record, Refusal, Run, SqlError, Tx, args};
+use skep_db::{Columns, Conn, Record, Refusal, Run, SqlError, Tx, args};
 
 /// Grants that count for one agent at the most; more than anybody overlooks.
 const MOST: i64 = 500;

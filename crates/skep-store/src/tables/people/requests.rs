@@ -3,8 +3,7 @@
 //! answer there when it is done.
 
 use skep_core::Millis;
-
-use crate::engine::{Refusal, Run, Tx, args};
+use skep_db::{Refusal, Run, Tx, args};
 
 #[derive(Clone, Debug)]
 pub struct Request {

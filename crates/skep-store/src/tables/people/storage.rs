@@ -3,8 +3,7 @@
 
 use skep_core::file::File;
 use skep_core::ids::{ItemId, Principal};
-
-use crate::engine::{Refusal, SqlError, Tx, args};
+use skep_db::{Refusal, SqlError, Tx, args};
 
 /// Bytes of a row besides its text.
 const ROW: usize = 512;

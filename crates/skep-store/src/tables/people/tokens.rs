@@ -5,8 +5,7 @@ use skep_core::Millis;
 use skep_core::audit::AuditRow;
 use skep_core::ids::AgentName;
 use skep_core::role::Grant;
-
-use crate::engine::{Conn, Refusal, Run, SqlError, Tx, args, record};
+use skep_db::{Conn, Refusal, Run, SqlError, Tx, args, record};
 
 pub struct AddToken {
     pub id: String,
@@ -88,7 +87,6 @@ pub struct TokenRow {
     pub revoked_at: Option<Millis>,
 }
 
-record!(Grant { role, prefix, agent });
 record!(TokenRow { id, name, grant, agent_name, hash, created_at, revoked_at });
 
 pub async fn all(conn: &mut Conn) -> Result<Vec<TokenRow>, SqlError> {

@@ -3,10 +3,8 @@
 use serde_json::{Value, json};
 use skep_core::Millis;
 use skep_core::audit::AuditRow;
-use skep_core::policy::network::HostEntry;
 use skep_core::policy::vault::{VaultRow, VaultWrite};
-
-use crate::engine::{Columns, Conn, Record, Refusal, Run, SqlError, Tx, args};
+use skep_db::{Conn, Refusal, Run, SqlError, Tx, args};
 
 /// One change of the vault, with its row in the audit trail where somebody made it.
 pub struct ChangeVault {
@@ -80,17 +78,6 @@ async fn put(tx: &mut Tx<'_>, row: &VaultRow) -> Result<(), SqlError> {
     ];
     tx.conn.run(upsert, &args).await?;
     Ok(())
-}
-
-impl Record for VaultRow {
-    fn read(row: &mut Columns) -> Result<Self, SqlError> {
-        let (owner, name, key_id, sealed, secret) = row.take()?;
-        let hosts: Vec<String> = row.take()?;
-        // One that cannot be read is a host less, never a host more.
-        let hosts = hosts.iter().filter_map(|host| HostEntry::parse(host).ok()).collect();
-        let (set_at, used_at) = row.take()?;
-        Ok(Self { owner, name, key_id, sealed, secret, hosts, set_at, used_at })
-    }
 }
 
 pub async fn all(conn: &mut Conn) -> Result<Vec<VaultRow>, SqlError> {

@@ -38,7 +38,7 @@ impl<'c> Tx<'c> {
 
     /// Adds numbers to a row. It is written with the batch, once for all of its commands that add
     /// to the same row; who reads such a row in a command asks for [`Tx::settle`] first.
-    pub(crate) async fn add(&mut self, addition: Addition) -> Result<(), SqlError> {
+    pub async fn add(&mut self, addition: Addition) -> Result<(), SqlError> {
         match self.gathered.apart {
             Apart::Yes => addition.write(self.conn).await,
             Apart::No => {
@@ -49,7 +49,7 @@ impl<'c> Tx<'c> {
     }
 
     /// Writes what was added so far.
-    pub(crate) async fn settle(&mut self) -> Result<(), SqlError> {
+    pub async fn settle(&mut self) -> Result<(), SqlError> {
         self.gathered.write_additions(self.conn).await
     }
 
@@ -59,11 +59,11 @@ impl<'c> Tx<'c> {
     }
 
     /// The newest row of the audit trail, which the next one goes behind.
-    pub(crate) async fn next_trail(&mut self) -> Result<Head, SqlError> {
+    pub async fn next_trail(&mut self) -> Result<Head, SqlError> {
         Ok(self.gathered.counters.trail)
     }
 
-    pub(crate) fn set_trail(&mut self, trail: Head) {
+    pub fn set_trail(&mut self, trail: Head) {
         self.gathered.counters.trail = trail;
     }
 

@@ -24,18 +24,20 @@ use crate::engine::conn::{Cell, Row, Value};
 use crate::engine::error::SqlError;
 
 /// The arguments of a statement: `args![turn, token, now]`.
+#[macro_export]
 macro_rules! args {
-    ($($value:expr),* $(,)?) => { [$($crate::engine::record::ToValue::to_value(&$value)),*] };
+    ($($value:expr),* $(,)?) => { [$($crate::ToValue::to_value(&$value)),*] };
 }
 pub(crate) use args;
 
 /// Reads these fields from the columns of a row, in this order; what follows has no column.
+#[macro_export]
 macro_rules! record {
     ($name:ident { $($field:ident),+ $(,)? $(; $rest:ident = $value:expr)? }) => {
-        impl $crate::engine::record::Record for $name {
+        impl $crate::Record for $name {
             fn read(
-                row: &mut $crate::engine::record::Columns,
-            ) -> Result<Self, $crate::engine::error::SqlError> {
+                row: &mut $crate::Columns,
+            ) -> Result<Self, $crate::SqlError> {
                 Ok(Self { $($field: row.take()?,)+ $($rest: $value)? })
             }
         }
@@ -71,7 +73,7 @@ pub struct Columns {
 }
 
 impl Columns {
-    pub(crate) fn of(row: Row) -> Self {
+    pub fn of(row: Row) -> Self {
         Self { cells: row.into_cells().into_iter(), number: 0 }
     }
 

@@ -59,7 +59,7 @@ impl Tx<'_> {
 
 const NEWEST: &str = "SELECT id, hash FROM audit WHERE id = (SELECT max(id) FROM audit)";
 
-pub(crate) async fn newest(conn: &mut Conn) -> Result<Head, SqlError> {
+pub async fn newest(conn: &mut Conn) -> Result<Head, SqlError> {
     let row = conn.row(NEWEST, &[]).await?;
     row.map_or(Ok(Head::default()), |row| {
         Ok(Head { id: row.int(0)?, seal: seal(&row, 1).unwrap_or_default() })
@@ -67,12 +67,12 @@ pub(crate) async fn newest(conn: &mut Conn) -> Result<Head, SqlError> {
 }
 
 /// The seal of a row, where there is one.
-pub(crate) async fn seal_of(conn: &mut Conn, id: i64) -> Result<Option<Seal>, SqlError> {
+pub async fn seal_of(conn: &mut Conn, id: i64) -> Result<Option<Seal>, SqlError> {
     let row = conn.row("SELECT hash FROM audit WHERE id = $1", &args![id]).await?;
     Ok(row.and_then(|row| seal(&row, 0)))
 }
 
-pub(crate) fn seal(row: &Row, column: usize) -> Option<Seal> {
+pub fn seal(row: &Row, column: usize) -> Option<Seal> {
     row.get(column).ok().map(Seal)
 }
 
@@ -81,7 +81,7 @@ const COLUMNS_OF: &str = "SELECT id, at, kind, principal, agent, session, turn, 
                           WHERE id > $1 ORDER BY id LIMIT $2";
 
 /// The column of the seal in it.
-pub(crate) const SEAL: usize = 15;
+pub const SEAL: usize = 15;
 
 record! { AuditRow {
     id, at, kind, principal, agent, session, turn, call_id, tool, arguments, decision, outcome,
@@ -99,7 +99,7 @@ pub async fn found_after(conn: &mut Conn, after: i64) -> Result<Vec<StoredRow>, 
 }
 
 /// Reads the whole trail. `head` was read before this transaction began.
-pub(crate) async fn verify(conn: &mut Conn, head: Option<Head>) -> Result<AuditVerdict, SqlError> {
+pub async fn verify(conn: &mut Conn, head: Option<Head>) -> Result<AuditVerdict, SqlError> {
     let mut reading = ChainReader::new(head, last_let_go(conn).await?);
     // Rows with forged numbers below the first one are read, too.
     let mut after = i64::MIN;

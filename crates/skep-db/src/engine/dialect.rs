@@ -50,30 +50,6 @@ pub(crate) const RECORDED: &str =
 pub(crate) const RECORD: &str = "INSERT INTO _sqlx_migrations (version, description, success, \
                                  checksum, execution_time) VALUES ($1, $2, TRUE, $3, -1)";
 
-/// Takes what was said between two places into the full-text index.
-pub(crate) const INDEX_SPOKEN: &str = "INSERT INTO search (rowid, scope, text) \
-                                       SELECT id, scope, text FROM spoken_text \
-                                       WHERE id > $1 AND id <= $2";
-/// Takes one row out of the index, which has to be given the same words again.
-pub(crate) const UNINDEX_SPOKEN: &str = "INSERT INTO search (search, rowid, scope, text) \
-                                         SELECT 'delete', id, scope, text FROM spoken_text \
-                                         WHERE id = $1 \
-                                         AND id <= (SELECT upto FROM search_upto)";
-/// The index gives its rows in the order asked for, so that only a page is ever read. The marks
-/// are those of `search::MARK`.
-pub(crate) const SEARCH: &str = "SELECT p.id, a.name, p.session, s.key, s.title, \
-                                 s.archived_at IS NOT NULL, p.seq, h.at, \
-                                 json_extract(h.body, '$.role'), \
-                                 json_extract(h.body, '$.origin.principal'), f.text, \
-                                 highlight(search, 1, char(64976), char(64977)) \
-                                 FROM search f JOIN spoken p ON p.id = f.rowid \
-                                 JOIN agents a ON a.id = p.agent \
-                                 JOIN sessions s ON s.id = p.session \
-                                 JOIN history h ON h.session = p.session AND h.seq = p.seq \
-                                 WHERE search MATCH $1 AND f.rowid < $2 \
-                                 AND substr(s.key, 1, length($4)) = $4 \
-                                 ORDER BY f.rowid DESC LIMIT $3";
-
 /// Statements a connection keeps prepared. Commands, queries and the event inserts together
 /// are far below it.
 const PREPARED_STATEMENTS: usize = 512;
@@ -203,7 +179,7 @@ pub struct StoredText<'t> {
 }
 
 /// Has `proceed` asked every hundred steps of a statement; on `false` it is interrupted.
-pub(crate) async fn watch(
+pub async fn watch(
     conn: &mut Conn,
     mut proceed: impl FnMut() -> bool + Send + 'static,
 ) -> Result<(), SqlError> {
@@ -211,7 +187,7 @@ pub(crate) async fn watch(
     connection.progress_handler(100, Some(move || !proceed())).map_err(sql_error)
 }
 
-pub(crate) async fn unwatch(conn: &mut Conn) -> Result<(), SqlError> {
+pub async fn unwatch(conn: &mut Conn) -> Result<(), SqlError> {
     let Conn::Sqlite(connection) = conn;
     connection.progress_handler(0, None::<fn() -> bool>).map_err(sql_error)
 }

@@ -9,6 +9,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::rc::Rc;
+use std::sync::OnceLock;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Statement};
@@ -18,7 +19,7 @@ use crate::engine::error::SqlError;
 use crate::engine::record::{Column, Record};
 
 /// A page of what is told again from rows: so many rows, or so many bytes where that is less.
-pub(crate) const PAGE_ROWS: u32 = 64;
+pub const PAGE_ROWS: u32 = 64;
 const PAGE_BYTES: usize = 64 * 1024;
 
 /// An argument of a statement.
@@ -28,6 +29,17 @@ pub enum Value<'a> {
     Int(i64),
     Text(&'a str),
     Blob(&'a [u8]),
+}
+
+/// Told of every statement before it runs, with the path of its database.
+type Observer = fn(Option<&str>, &'static str);
+
+static OBSERVER: OnceLock<Observer> = OnceLock::new();
+
+/// Has every statement of this process told to `observe`; the first one who asks is heard. Tests
+/// look at the plans of what ran.
+pub fn observe_statements(observe: Observer) {
+    OBSERVER.get_or_init(|| observe);
 }
 
 pub enum Conn {
@@ -106,7 +118,7 @@ impl Conn {
     }
 
     /// Rows up to [`PAGE_BYTES`] together, and always the first.
-    pub(crate) async fn page<T: Record>(
+    pub async fn page<T: Record>(
         &mut self,
         sql: &'static str,
         args: &[Value<'_>],
@@ -124,7 +136,7 @@ impl Conn {
     }
 
     /// Every row as it lies in the database's own memory.
-    pub(crate) async fn each_row(
+    pub async fn each_row(
         &mut self,
         sql: &'static str,
         args: &[Value<'_>],
@@ -149,8 +161,9 @@ impl Conn {
         mut take: impl FnMut(&rusqlite::Row<'_>) -> Result<ControlFlow<()>, SqlError>,
     ) -> Result<(), SqlError> {
         let Self::Sqlite(connection) = self;
-        #[cfg(test)]
-        seen::note(connection.path(), sql);
+        if let Some(observe) = OBSERVER.get() {
+            observe(connection.path(), sql);
+        }
         let mut statement = connection.prepare_cached(sql).map_err(dialect::sql_error)?;
         let places = places(sql, &statement);
         for (at, number) in (1..).zip(places.iter()) {
@@ -222,7 +235,7 @@ impl rusqlite::ToSql for Value<'_> {
 }
 
 /// A row that is not taken out of the database's memory.
-pub(crate) struct Cells<'a>(&'a rusqlite::Row<'a>);
+pub struct Cells<'a>(&'a rusqlite::Row<'a>);
 
 impl<'a> Cells<'a> {
     pub fn int(&self, column: usize) -> Result<i64, SqlError> {
@@ -317,7 +330,3 @@ fn bytes_of(row: &rusqlite::Row<'_>) -> Result<usize, SqlError> {
 fn wrong(column: usize, wanted: &str) -> SqlError {
     SqlError::decode(format!("column {column} is not {wanted}"))
 }
-
-#[cfg(test)]
-#[path = "seen_tests.rs"]
-pub(crate) mod seen;

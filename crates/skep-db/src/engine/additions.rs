@@ -5,7 +5,7 @@ use crate::engine::error::SqlError;
 
 /// What one command adds to one row. Its statement is given the key, the sums and `newest`.
 #[derive(Clone, Debug)]
-pub(crate) struct Addition {
+pub struct Addition {
     pub sql: &'static str,
     pub key: Vec<Cell>,
     pub sums: Vec<i64>,

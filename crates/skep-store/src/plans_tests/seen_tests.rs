@@ -6,9 +6,14 @@ use std::sync::{Mutex, PoisonError};
 
 static STATEMENTS: Mutex<BTreeSet<(String, &'static str)>> = Mutex::new(BTreeSet::new());
 
-pub(super) fn note(file: Option<&str>, sql: &'static str) {
+fn note(file: Option<&str>, sql: &'static str) {
     let file = file.unwrap_or_default().to_owned();
     STATEMENTS.lock().unwrap_or_else(PoisonError::into_inner).insert((file, sql));
+}
+
+/// From now on.
+pub(crate) fn watch() {
+    skep_db::observe_statements(note);
 }
 
 pub(crate) fn statements(folder: &Path) -> BTreeSet<&'static str> {

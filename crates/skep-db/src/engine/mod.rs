@@ -10,8 +10,9 @@ pub(crate) mod tx;
 
 pub(crate) mod additions;
 mod aside;
-pub(crate) mod audit_chain;
+pub mod audit_chain;
 mod checkpoint;
+mod core_records;
 pub(crate) mod dialect;
 mod head;
 pub(crate) mod integrity;
@@ -23,10 +24,3 @@ pub(crate) mod store;
 mod thread;
 mod trail;
 pub(crate) mod writer;
-
-/// What every family of tables is written with.
-pub(crate) use command::Run;
-pub(crate) use conn::{Conn, PAGE_ROWS, Row};
-pub(crate) use error::{Refusal, SqlError, SqlKind};
-pub(crate) use record::{Columns, Record, args, record};
-pub(crate) use tx::Tx;
