@@ -2,9 +2,9 @@
 //! that are written as their issuers write them (see [`formats`]).
 //!
 //! A known secret is replaced by `[secret:NAME]` in every form in which it usually travels (see
-//! [`forms`]) and behind every escape that can be taken back (see [`decode`]); a stream waits for the
-//! end of each word, whatever it is (see [`stream`]). Against a program that disguises a
-//! secret on purpose this is no wall: those do not get it in the first place.
+//! [`forms`]) and behind every escape that can be taken back (see [`decode`]); a stream waits for
+//! the end of each word, whatever it is (see [`stream`]). Against a program that disguises a secret
+//! on purpose this is no wall: those do not get it in the first place.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

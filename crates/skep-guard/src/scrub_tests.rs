@@ -249,7 +249,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn any_split_of_a_long_secret_gives_what_the_whole_gives((secrets, text, cuts) in scene(LENGTHS)) {
+    fn any_split_of_long_ones_gives_what_the_whole_gives((secrets, text, cuts) in scene(LENGTHS)) {
         let scrubber = scrubber_of(&secrets);
         let passed = streamed(&scrubber, &pieces(&text, &cuts));
         prop_assert_eq!(passed, scrubber.clean(&text).into_owned());
