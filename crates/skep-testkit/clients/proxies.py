@@ -26,8 +26,8 @@ import websocket
 from hive import Hive, play
 
 NAME = "localhost"
-# A stream that a proxy holds back comes in one piece at its end.
-STREAMED = "#rehearsal\nsay first\nwait 1500\nsay last"
+# A stream that a proxy holds back comes in one piece at its end. A word waits for its own end.
+STREAMED = "#rehearsal\nsay first word\nwait 1500\nsay last"
 # After this long without a byte a connection has said what it had to say.
 QUIET = 0.3
 # What follows the first line of a request: one body for one reader, another for another.
