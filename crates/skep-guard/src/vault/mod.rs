@@ -27,6 +27,8 @@ use crate::scrub::{self, SHORTEST, Secret};
 const USE_PAUSE: Millis = 60_000;
 /// Rows that are sealed anew in one commit.
 const RESEALED: usize = 64;
+/// Letters and digits side by side in the part of a key that nobody can guess.
+const MIXED: usize = 12;
 /// Entries that an agent may set itself.
 const OWN_ENTRIES: usize = 64;
 /// Secrets in use up to which agents may add more: each one makes every search slower.
@@ -475,18 +477,25 @@ pub fn marked_as(name: &str) -> String {
 }
 
 /// Whether the value of an agent's own entry is hidden as those of people are. One that could be a
-/// word, a phrase, a path or a name is not: an agent could take ordinary text from all others with
-/// it. Keys have letters and digits side by side.
+/// word, a phrase, a path, a name or an id is not: an agent could take ordinary text from all
+/// others with it.
 pub fn is_hidden(value: &str, secret: bool) -> bool {
-    let digits = value.bytes().filter(u8::is_ascii_digit).count();
-    let letters = value.bytes().filter(u8::is_ascii_alphabetic).count();
-    let is_of_key = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=_-.~".contains(&byte);
-    secret
-        || (value.len() >= 2 * SHORTEST
-            && digits >= 2
-            && letters >= 2
-            && digits + letters >= value.len() * 3 / 4
-            && value.bytes().all(is_of_key))
+    secret || is_like_key(value)
+}
+
+/// Whether a text looks like a key: long, of the letters that keys are made of, and somewhere with
+/// letters and digits side by side. Names have them apart: `claude-sonnet-4-5`.
+pub fn is_like_key(value: &str) -> bool {
+    let is_mark = |byte: u8| b"+/=_-.~".contains(&byte);
+    let is_mixed = |part: &str| {
+        let digits = part.bytes().filter(u8::is_ascii_digit).count();
+        part.len() >= MIXED && digits >= 2 && part.len() - digits >= 2
+    };
+    let is_id = value.len() == 36 && value.split('-').map(str::len).eq([8, 4, 4, 4, 12]);
+    value.len() >= 2 * SHORTEST
+        && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || is_mark(byte))
+        && value.split(|letter: char| !letter.is_ascii_alphanumeric()).any(is_mixed)
+        && !is_id
 }
 
 /// Hides a value that an agent gave, where that is hidden and there is room.

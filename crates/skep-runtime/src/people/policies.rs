@@ -19,7 +19,7 @@ use skep_turn::snapshot::is_listed;
 
 use crate::door::{
     ClassEffect, DoorError, ErrorKind, GrantInfo, GrantWish, NetworkInfo, PolicyInfo, Sight,
-    WhyInfo, WhyWish,
+    WhyInfo, WhyWish, check_no_secret,
 };
 use crate::hive::{Hive, door_error};
 
@@ -110,6 +110,10 @@ impl Hive {
     /// Allows something for a time. It answers questions and lifts no refusal.
     pub async fn grant(&self, wish: GrantWish) -> Result<GrantInfo, DoorError> {
         let agent = self.shared.agent_id(&wish.agent)?;
+        let patterns = [Some(&wish.tool), wish.path.as_ref(), wish.command.as_ref()];
+        for pattern in patterns.into_iter().chain([wish.host.as_ref()]).flatten() {
+            check_no_secret("The pattern", pattern)?;
+        }
         if !wish.tool.contains('*') {
             let tool = self.tool(&wish.tool)?;
             if wish.host.is_some() && !names_host(&*tool) {

@@ -8,7 +8,7 @@ use skep_guard::clock;
 use skep_guard::scrub::{self, Secret};
 use skep_store::audit::AddAudit;
 
-use crate::door::{DoorError, ErrorKind, FileWriters, ProfileDraft, ProviderTry};
+use crate::door::{DoorError, ErrorKind, FileWriters, ProfileDraft, ProviderTry, check_no_secret};
 use crate::hive::{Hive, door_error};
 
 impl Hive {
@@ -40,6 +40,9 @@ impl Hive {
             key.map(|Secret { name, value }| Secret { name: name.clone(), value: value.clone() });
         let add = tokio::task::spawn_blocking(|| scrub::known().add(secret));
         add.await.map_err(|_| DoorError::failed())?;
+        for text in [name, model].into_iter().chain(api_url) {
+            check_no_secret("The name, the model or the address of the profile", text)?;
+        }
         let drafted = prepare(draft).await.map_err(invalid)?;
         let tried = self.try_profile(&drafted.profile, &*drafted.provider).await;
         if let Some(failure) = tried.error {

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::io::{self, BufRead, Read};
 
 use flate2::bufread::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
+use skep_guard::scrub;
 
 /// Above this size the ratio counts: short pages repeat themselves more than long ones.
 const RATIO_FROM: usize = 1 << 20;
@@ -42,7 +43,7 @@ pub(super) fn codings(header: &str) -> Result<Vec<Coding>, String> {
             "deflate" => found.push(Coding::Deflate),
             _ => {
                 let plain = |c: &char| c.is_ascii_alphanumeric() || *c == '-';
-                return Err(word.chars().filter(plain).take(20).collect());
+                return Err(scrub::known().clean(&word).chars().filter(plain).take(20).collect());
             }
         }
     }

@@ -124,7 +124,11 @@ impl PageRequest {
             let content = self.content(&mut wire)?;
             notes.extend(content.notes);
             // Before it is cut: the parts of a secret would not be known for one.
-            let text = scrub::known().clean_owned(content.text);
+            let text = match wire.whole {
+                true => scrub::known().clean_owned(content.text),
+                // Its last word may be the beginning of one.
+                false => scrub::Stream::default().push(scrub::known(), content.text),
+            };
             details["bytes"] = text.len().into();
             self.paged(&text, notes)?
         };
