@@ -277,8 +277,8 @@ async fn vault_what_an_agent_may_set_itself() {
     assert_eq!(own("MARK", "[secret:vault.PEOPLE]").await, Err("vault_invalid"));
     // Ordinary words are kept, and stay ordinary words for everybody.
     assert_eq!(own("WORDS", "ordinary words here").await, Ok(()));
-    assert_eq!(own("TOKEN", "own-token-0123456789").await, Ok(()));
-    let said = scrub::known().clean("ordinary words here own-token-0123456789").into_owned();
+    assert_eq!(own("TOKEN", "own-token-0123456789ab").await, Ok(()));
+    let said = scrub::known().clean("ordinary words here own-token-0123456789ab").into_owned();
     assert_eq!(said, "ordinary words here [secret:vault.TOKEN]");
     for number in 0..OWN_ENTRIES - 3 {
         assert_eq!(own(&format!("N{number}"), "x").await, Ok(()));
