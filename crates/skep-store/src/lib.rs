@@ -26,6 +26,7 @@ pub use engine::store::{Pending, StoreOf};
 pub use engine::tx::{Committed, Tx};
 pub use engine::writer::WAITING_WRITES;
 pub use spine::{Command, Outcome};
+pub use tables::org::{assign, cancel, expiry, task_views};
 pub use tables::people::{browsers, grants, requests, tokens, vault};
 pub use tables::{
     agents, approvals, audit, begin, close, compactions, engine_sessions, files, history, import,

@@ -12,6 +12,9 @@ use crate::tables::item_views::{CancelItem, Retry};
 use crate::tables::journal::Journal;
 use crate::tables::lanes::{ClockSetBack, Unhold, WakeLanes};
 use crate::tables::leases::{Recover, Release, RenewLeases, Take};
+use crate::tables::org::assign::Assign;
+use crate::tables::org::cancel::CancelTask;
+use crate::tables::org::expiry::ExpireTasks;
 use crate::tables::outbox::{OpenChannel, RecordFrames};
 use crate::tables::outcomes::Resolve;
 use crate::tables::people::browsers::{SignIn, SignOut};
@@ -34,7 +37,8 @@ crate::commands! {
     NoteRefused, AddGrant, RevokeGrant, Recover, RenewLeases, WakeLanes, Unhold, OpenChannel,
     BeginRequest, CloseRequest, RecordFrames, AddToken, RevokeToken, NoteEvent, Expire, SignIn,
     SignOut, IndexSpoken, ForkSession, EditSession, DeleteSession, Import, AddAudit,
-    Unsettled, Unusable, ChargeLost, Resolve, ClockSetBack, KeepBuckets, ChangeVault,
+    Unsettled, Unusable, ChargeLost, Resolve, ClockSetBack, KeepBuckets, ChangeVault, Assign,
+    CancelTask, ExpireTasks,
 }
 
 const SCHEMA: Schema = Schema {
@@ -67,6 +71,7 @@ const SCHEMA: Schema = Schema {
             include_str!("../migrations/sqlite/0030_lighter_writes.sql"),
         ),
         migration(31, "vault", include_str!("../migrations/sqlite/0031_vault.sql")),
+        migration(33, "tasks", include_str!("../migrations/sqlite/0033_tasks.sql")),
     ],
     counters: "SELECT (SELECT max(seq) FROM events), \
                (SELECT max(top) FROM (SELECT max(ord) AS top FROM items \

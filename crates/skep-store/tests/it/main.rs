@@ -24,5 +24,6 @@ mod probe;
 mod requests;
 mod sessions;
 mod sums;
+mod tasks;
 mod upgrade;
 mod upgrade_ids;
