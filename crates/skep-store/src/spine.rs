@@ -13,6 +13,9 @@ use crate::tables::item_views::{CancelItem, Retry};
 use crate::tables::journal::Journal;
 use crate::tables::lanes::{ClockSetBack, Unhold, WakeLanes};
 use crate::tables::leases::{Recover, Release, RenewLeases, Take};
+use crate::tables::org::assign::Assign;
+use crate::tables::org::cancel::CancelTask;
+use crate::tables::org::expiry::ExpireTasks;
 use crate::tables::outbox::{OpenChannel, RecordFrames};
 use crate::tables::outcomes::Resolve;
 use crate::tables::people::browsers::{SignIn, SignOut};
@@ -35,7 +38,8 @@ skep_db::commands! {
     NoteRefused, AddGrant, RevokeGrant, Recover, RenewLeases, WakeLanes, Unhold, OpenChannel,
     BeginRequest, CloseRequest, RecordFrames, AddToken, RevokeToken, NoteEvent, Expire, SignIn,
     SignOut, IndexSpoken, ForkSession, EditSession, DeleteSession, Import, AddAudit,
-    Unsettled, Unusable, ChargeLost, Resolve, ClockSetBack, KeepBuckets, ChangeVault,
+    Unsettled, Unusable, ChargeLost, Resolve, ClockSetBack, KeepBuckets, ChangeVault, Assign,
+    CancelTask, ExpireTasks,
 }
 
 const SCHEMA: Schema = Schema {
@@ -68,6 +72,7 @@ const SCHEMA: Schema = Schema {
             include_str!("../migrations/sqlite/0030_lighter_writes.sql"),
         ),
         migration(31, "vault", include_str!("../migrations/sqlite/0031_vault.sql")),
+        migration(32, "tasks", include_str!("../migrations/sqlite/0032_tasks.sql")),
     ],
     counters: "SELECT (SELECT max(seq) FROM events), \
                (SELECT max(top) FROM (SELECT max(ord) AS top FROM items \

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use skep_core::Millis;
 use skep_core::bucket::{Bucket, FILLS_IN};
 use skep_core::event::{Event, EventKind};
-use skep_core::ids::{AgentId, AgentName};
+use skep_core::ids::{AgentId, AgentName, TurnId};
 use skep_db::{Addition, Cell, Columns, Conn, Record, Refusal, Run, SqlError, Tx, args, record};
 
 /// Gives every agent a row; those that have one keep it, also while they are not among these.
@@ -196,6 +196,14 @@ impl Status {
             Self { wanted, .. } => wanted,
         }
     }
+}
+
+/// The turn runs: of an agent that runs one at a time, no other does.
+pub(crate) async fn occupy(tx: &mut Tx<'_>, agent: AgentId, turn: &TurnId) -> Result<(), SqlError> {
+    let occupy = "UPDATE agents SET busy = $2, ready_priority = NULL \
+                  WHERE id = $1 AND parallel_one = 1 AND busy IS NULL";
+    tx.conn.run(occupy, &args![agent, turn]).await?;
+    Ok(())
 }
 
 /// How the item counters of an agent change.

@@ -24,6 +24,7 @@ mod probe;
 mod requests;
 mod sessions;
 mod sums;
+mod tasks;
 mod tree;
 mod upgrade;
 mod upgrade_ids;

@@ -117,6 +117,7 @@ const EVERY_KEY: &str = "server: {bind: '::1', port: 0, public_url: 'https://h.e
     limits: {concurrent_turns: 1, turns_per_user: 14, user_storage_mib: 15, \
     user_requests_per_minute: 17, \
     turn_seconds: 2, attempts: 4, steps: 5, drain_seconds: 0, approval_hours: 6, \
+    hops: 18, items_per_root: 19, task_hours: 20, \
     tool_output_bytes: 7, inbox_body_bytes: 8, requests_per_minute: 16, \
     tokens_per_day: 12, cost_per_day: 1.5, tokens_per_turn: 13, cost_per_turn: 0.5}\n\
     sessions: {idle_minutes: 9}\nretention: {events: 10m, delivered: 11h, audit: 2d}\n\
@@ -173,6 +174,9 @@ fn every_key_acts() {
         inbox_body_bytes: 8,
         session_idle: Duration::from_secs(540),
         approval: Duration::from_secs(6 * 3600),
+        hops: 18,
+        items_per_root: 19,
+        task: Duration::from_secs(20 * 3600),
         requests_per_minute: 16,
         keep_events: Duration::from_secs(600),
         keep_frames: Duration::from_secs(11 * 3600),
