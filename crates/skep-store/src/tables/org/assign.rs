@@ -169,7 +169,7 @@ impl Assign {
                 Some(target) if own(&target) => targets.push(target),
                 Some(_) => {
                     let why = format!(
-                        "{team} is not directly below {}: only that team's own parent gives it work",
+                        "{team} is not directly below {}, and only its own parent gives it work",
                         giver.agent_name
                     );
                     return Ok(Err(("not_your_team", why)));

@@ -71,7 +71,8 @@ impl ExpireTasks {
 /// When the next wait or task is over.
 pub async fn next_over(conn: &mut Conn) -> Result<Option<Millis>, SqlError> {
     let wait = "SELECT until FROM waits WHERE until > 0 ORDER BY until LIMIT 1";
-    let task = "SELECT deadline FROM tasks WHERE deadline > 0 AND state = 'open' ORDER BY deadline LIMIT 1";
+    let task = "SELECT deadline FROM tasks WHERE deadline > 0 AND state = 'open' \
+                ORDER BY deadline LIMIT 1";
     let wait: Option<Millis> = conn.find(wait, &[]).await?;
     let task: Option<Millis> = conn.find(task, &[]).await?;
     Ok(wait.into_iter().chain(task).min())

@@ -75,7 +75,12 @@ pub(crate) async fn answers(
                   JOIN agents a ON a.id = t.agent WHERE t.from_turn = $1 AND t.from_call = $2 \
                   AND t.kind = 'query'";
     let rows: Vec<Answer> = conn.list(select, &args![turn, call]).await?;
-    let answer = |(task, team, state, result, code): Answer| json!({"task": task, "team": team, "state": state, "result": result, "code": code});
+    let answer = |(task, team, state, result, code): Answer| {
+        let mut answer = json!({"task": task, "team": team, "state": state});
+        answer["result"] = result.into();
+        answer["code"] = code.into();
+        answer
+    };
     Ok(rows.into_iter().map(answer).collect())
 }
 
