@@ -330,9 +330,19 @@ impl Table {
 
     /// Whether a form begins with this and goes on after it.
     fn is_beginning(&self, rest: &[u8]) -> bool {
-        let form = |at: usize| self.forms.get(at).map(|form| form.expose_secret().as_bytes());
+        self.begun(rest).is_some()
+    }
+
+    /// Whether this is the first half of a form, or more.
+    fn is_most(&self, rest: &[u8]) -> bool {
+        self.begun(rest).is_some_and(|form| !rest.is_empty() && 2 * rest.len() >= form.len())
+    }
+
+    /// The form that begins with this and goes on after it.
+    fn begun(&self, rest: &[u8]) -> Option<&[u8]> {
         let at = self.forms.partition_point(|form| form.expose_secret().as_bytes() <= rest);
-        form(at).is_some_and(|form| form.starts_with(rest))
+        let form = self.forms.get(at)?.expose_secret().as_bytes();
+        form.starts_with(rest).then_some(form)
     }
 }
 

@@ -16,15 +16,16 @@ impl Scrubber {
     }
 
     /// A text that was cut off, and kept so, before what is a secret now was known as one:
-    /// without secrets, and without its last word, which may be the beginning of one. It goes
-    /// whatever it is, or one could be found by trying.
+    /// without secrets, and without half or more of one at its end. Less than half stays: whoever
+    /// writes texts could else find one letter by letter, by what goes.
     pub fn clean_cut<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let table = self.table();
         let view = table.view(text, Formats::Kept);
         let done = view.all().last().map_or(0, |found| found.end);
-        match view.unfinished(done).min(view.open_word(done)) {
-            end if end == text.len() => self.clean(text),
-            begun => Cow::Owned(format!("{}…", self.clean(&text[..begun]))),
+        let begun = view.unfinished(done);
+        match table.is_most(&text.as_bytes()[begun..]) {
+            false => self.clean(text),
+            true => Cow::Owned(format!("{}…", self.clean(&text[..begun]))),
         }
     }
 
@@ -67,10 +68,13 @@ mod tests {
     fn what_was_cut_off_earlier_does_not_end_with_the_beginning_of_a_secret() {
         let cases = [
             ("it is correct horse batt", "it is …"),
-            ("it is cor", "it is …"),
-            ("it is another", "it is …"),
-            ("it was ", "it was "),
-            ("correct horse battery staple 77 and corre", "[secret:vault.WORDS] and …"),
+            ("it is correct horse ba", "it is …"),
+            ("it is correct horse b", "it is correct horse b"),
+            ("it is another", "it is another"),
+            (
+                "correct horse battery staple 77 and correct horse battery",
+                "[secret:vault.WORDS] and …",
+            ),
             ("correct horse battery staple 77", "[secret:vault.WORDS]"),
             ("", ""),
         ];

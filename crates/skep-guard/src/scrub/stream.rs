@@ -120,7 +120,7 @@ impl View<'_> {
     /// Where the word begins, from `at` on, that the text ends with. No known value decides
     /// that, only how long they are: of a word without escapes no more waits than the longest form
     /// has, and what may stand before the value of a format.
-    pub(super) fn open_word(&self, at: usize) -> usize {
+    fn open_word(&self, at: usize) -> usize {
         let (bytes, table) = (self.text.as_bytes(), self.table);
         let is_plain = self.levels.is_empty() && self.lowered.is_none() && self.cut == bytes.len();
         let most = if is_plain { table.longest } else { ESCAPED * table.longest };

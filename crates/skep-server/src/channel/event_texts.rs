@@ -93,8 +93,8 @@ mod tests {
     fn attack_an_event_does_not_end_with_the_beginning_of_a_secret() {
         let value = "value-of-an-event-0123456789";
         scrub::known().add([scrub::Secret::new("vault.EVENT", value)]);
-        let at = TURN_START_CHARACTERS - 12;
-        let body = format!("{} {}", "x".repeat(at - 1), &value[..12]);
+        let at = TURN_START_CHARACTERS - 16;
+        let body = format!("{} {}", "x".repeat(at - 1), &value[..16]);
         assert_eq!(body.chars().count(), TURN_START_CHARACTERS);
         let title = format!("{} {}", "y".repeat(45), &value[..14]);
         let pattern = format!("echo {}{CUT}", &value[..20]);

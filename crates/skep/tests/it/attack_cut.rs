@@ -17,12 +17,12 @@ const VALUE: &str = "correct horse battery staple 77";
 async fn attack_what_is_shown_in_part_shows_no_part_of_a_value() {
     let stage = Stage::new().await;
     let play = stage.up().await;
-    // Each ends, where it is cut, in the middle of the value: the title after 60 characters, the
-    // last message after 120, previews and events after 200.
+    // Each ends, where it is cut, behind the first half of the value: the title after 60
+    // characters, the last message after 120, previews and events after 200.
     let said = [
-        format!("Deploy with the pass phrase of the staging hive, {VALUE}, at noon"),
+        format!("Deploy with the phrase of hive 3, {VALUE}, at noon"),
         format!("{}{VALUE}", "a word ".repeat(15)),
-        format!("{}{VALUE}", "say x ".repeat(31)),
+        format!("{}{VALUE}", "say x ".repeat(29)),
     ];
     for (number, text) in said.iter().enumerate() {
         stage.model.push(Reply::say(text));
@@ -31,7 +31,7 @@ async fn attack_what_is_shown_in_part_shows_no_part_of_a_value() {
     }
     let list = "/api/v1/agents/main/sessions";
     let before = play.api().get(list).await.unwrap().text;
-    assert!(before.contains("hive, correct\""), "nobody knows yet: {before}");
+    assert!(before.contains("hive 3, correct horse battery\""), "nobody knows yet: {before}");
     let path = "/api/v1/vault/entries/PHRASE";
     let set = answer(play.api().request(Method::PUT, path).json(&json!({"value": VALUE}))).await;
     assert_eq!(set.unwrap().status, 204);
@@ -48,7 +48,7 @@ async fn attack_what_is_shown_in_part_shows_no_part_of_a_value() {
     }
     let line = seen.lines().find(|line| line.contains("corr") || line.contains("horse"));
     assert_eq!(line, None);
-    assert!(seen.contains("hive, …"), "{seen}");
+    assert!(seen.contains("hive 3, …"), "{seen}");
 }
 
 /// A name of the program's is cut in a refusal: what is cut away may be the rest of a key.
