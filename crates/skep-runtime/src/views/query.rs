@@ -158,7 +158,7 @@ impl Hive {
         let counts = (*sight == Sight::All).then_some(counts);
         let active = self.shared.snapshot();
         let agents = active.ids.iter().filter(|(_, id)| sight.covers_agent(**id));
-        let sees =
+        let is_seen =
             |name: &AgentName| active.ids.get(name).is_some_and(|id| sight.covers_agent(*id));
         let seen =
             agents.filter_map(|(name, id)| Some((name, *id, active.settings.agents.get(name)?)));

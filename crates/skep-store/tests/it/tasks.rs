@@ -7,7 +7,6 @@ use skep_core::overlap::{Overlap, OverlapVerdict};
 use skep_core::task::{TaskKind, TaskState};
 use skep_store::assign::{Assign, Assigned, ChainLimits};
 
-use crate::lab::open;
 use crate::org::{Org, query, refused, task, up};
 
 #[tokio::test]
