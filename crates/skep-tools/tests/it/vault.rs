@@ -69,7 +69,9 @@ async fn vault_an_agent_has_its_own_entries_and_uses_those_of_people() {
                     api.github.com\nOWN: set by this agent";
     assert_eq!(listed.text, expected);
     let (own, shown) = hands.call("vault_get", json!({"key": "OWN"}), None).await;
-    assert_eq!((own.text.as_str(), shown), ("own-value-0123456789", json!("own-value-0123456789")));
+    // The model is shown the value, the record has its name.
+    let value = json!("own-value-0123456789");
+    assert_eq!((own.text.as_str(), shown), ("[secret:vault.OWN]", value));
     let (used, shown) = hands.call("vault_get", json!({"key": "GITHUB"}), None).await;
     let how = r#"{"use":"{{vault:GITHUB}}","hosts":["api.github.com"]}"#;
     assert_eq!((used.text.as_str(), shown), (how, Value::Null));
