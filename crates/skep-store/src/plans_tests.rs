@@ -27,7 +27,7 @@ use skep_core::settings::{QueueMode, Think};
 use skep_core::spend::Span;
 use skep_db::audit_chain;
 
-use crate::agents::{self, EgressBucket, KeepBuckets, NewAgent, RegisterAgents};
+use crate::agents::{self, EgressBucket, InstallAgents, KeepBuckets, NewAgent, RegisterAgents};
 use crate::approvals::{self, AnswerApproval, Approval, ExpireReopened, NoteRefused, Reopen};
 use crate::audit;
 use crate::begin::BeginSession;
@@ -87,12 +87,23 @@ struct Story {
 }
 
 impl Story {
+    async fn place_agents(&self) {
+        let parent = Some(AgentName::new("main"));
+        let child = NewAgent { parent, ..NewAgent::root(AgentName::new("child")) };
+        let install = InstallAgents { agents: vec![child], gone: Vec::new(), now: 1 };
+        self.store.write(install).await.unwrap();
+        let gone = vec![AgentName::new("child")];
+        let withdraw = InstallAgents { agents: Vec::new(), gone, now: 1 };
+        self.store.write(withdraw).await.unwrap();
+    }
+
     async fn tell(mut self) {
         for _ in 0..2 {
-            let agents = vec![NewAgent { name: AgentName::new("main"), failed: None }];
+            let agents = vec![NewAgent::root(AgentName::new("main"))];
             let ids = self.store.write(RegisterAgents { agents, now: 1 }).await.unwrap();
             self.agent = ids[0].1;
         }
+        self.place_agents().await;
         let (channel, principal) = (ChannelId::new("ws:1"), Principal::new("operator"));
         let open = OpenChannel { channel: channel.clone(), principal, now: 1 };
         self.store.write(open).await.unwrap();

@@ -2,7 +2,7 @@
 
 use skep_db::{MigrationFile, Schema};
 
-use crate::tables::agents::{KeepBuckets, RegisterAgent, RegisterAgents};
+use crate::tables::agents::{InstallAgents, KeepBuckets, RegisterAgents};
 use crate::tables::approvals::{AnswerApproval, ExpireReopened, NoteRefused, Reopen};
 use crate::tables::audit::AddAudit;
 use crate::tables::begin::BeginSession;
@@ -30,7 +30,7 @@ use crate::tables::watch::NoteEvent;
 skep_db::commands! {
     /// Every write there is.
     pub enum Command -> Outcome, SCHEMA;
-    RegisterAgents, RegisterAgent, Accept, Order, StopLane, CancelItem, Retry, BeginSession, Take,
+    RegisterAgents, InstallAgents, Accept, Order, StopLane, CancelItem, Retry, BeginSession, Take,
     Journal, Park, RetryNow, Release, Close, Decide, AnswerApproval, Reopen, ExpireReopened,
     NoteRefused, AddGrant, RevokeGrant, Recover, RenewLeases, WakeLanes, Unhold, OpenChannel,
     BeginRequest, CloseRequest, RecordFrames, AddToken, RevokeToken, NoteEvent, Expire, SignIn,

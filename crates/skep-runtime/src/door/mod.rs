@@ -213,6 +213,9 @@ pub struct ActiveTurn {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct AgentInfo {
     pub name: AgentName,
+    /// The agent whose team it belongs to; absent for a root of the tree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<AgentName>,
     pub description: String,
     /// `active` or `failed`.
     pub status: &'static str,

@@ -107,7 +107,7 @@ pub async fn open(folder: &std::path::Path) -> LabStore {
 /// A new store with the agents and channels of the stories.
 pub async fn furnished(folder: &std::path::Path) -> LabStore {
     let store = open(folder).await;
-    let agents = AGENTS.map(|name| NewAgent { name: AgentName::new(name), failed: None });
+    let agents = AGENTS.map(|name| NewAgent::root(AgentName::new(name)));
     store.write(RegisterAgents { agents: agents.into(), now: 0 }).await.unwrap();
     for channel in CHANNELS.map(ChannelId::new) {
         let principal = Principal::new("operator");

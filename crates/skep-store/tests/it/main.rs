@@ -24,5 +24,6 @@ mod probe;
 mod requests;
 mod sessions;
 mod sums;
+mod tree;
 mod upgrade;
 mod upgrade_ids;

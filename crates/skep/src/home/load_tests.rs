@@ -11,7 +11,7 @@ use skep_core::ids::AgentName;
 use skep_core::money::Money;
 use skep_core::policy::{ClassPolicy, Effect, Policy};
 use skep_core::settings::{
-    AgentSettings, AgentState, Budgets, Limits, QueueMode, SandboxLevel, SandboxLimits,
+    AgentSettings, AgentState, Budgets, Limits, Parallel, QueueMode, SandboxLevel, SandboxLimits,
     SandboxNetwork, SandboxSettings, Think, Timeouts,
 };
 
@@ -142,7 +142,8 @@ fn every_key_acts() {
         ("teams/main/org-rules/x.md", "X"),
         (
             "teams/cto/config.yaml",
-            "name: cto\ndescription: d\nsdk: native\nprofile: default\n\
+            "name: cto\nparent: main\nmanager: true\nparallel: sessions\n\
+             allowed_recipients: [main, '*']\ndescription: d\nsdk: native\nprofile: default\n\
              allowed_tools: ['@files', 'e*']\n\
              max_steps: 3\nthink: high\nqueue_mode: interrupt\nworkspace: ../../place\n\
              budgets: {cost_per_day: 2, tokens_per_day: 3, cost_per_turn: 4, \
@@ -195,6 +196,11 @@ fn every_key_acts() {
     assert_eq!((profile.model.as_str(), profile.thinking), ("m-tiny", Some(1024)));
     assert_eq!(profile.max_output_tokens, 4096);
     let cto = agent(&loaded, "cto");
+    assert_eq!((cto.parent.as_ref(), cto.manager), (Some(&AgentName::new("main")), true));
+    assert_eq!((cto.parallel, main.parallel), (Parallel::Sessions, Parallel::Sessions));
+    assert_eq!(cto.allowed_recipients, ["main", "*"]);
+    assert_eq!(main.allowed_recipients, ["parent", "children", "siblings", "operator"]);
+    assert_eq!((main.parent.as_ref(), main.manager), (None, false));
     assert_eq!((cto.engine.as_str(), cto.profile.provider.as_str()), ("native", "rehearsal"));
     assert_eq!((cto.max_steps, cto.queue_mode), (3, QueueMode::Interrupt));
     assert_eq!(cto.think, Some(Think::High));
@@ -442,10 +448,13 @@ fn a_broken_agent_is_disabled_alone() {
         ("teams/preset/config.yaml", "allowed_tools: ['@file']\n"),
         ("run/logs/x", ""),
         ("teams/.hidden/config.yaml", "nonsense: 1\n"),
+        ("teams/orphan/config.yaml", "parent: mian\n"),
+        ("teams/child/config.yaml", "parent: main\n"),
     ]);
     let loaded = folder.load().unwrap();
     agent(&loaded, "main");
-    assert_eq!(loaded.settings.agents.keys().count(), 15);
+    assert_eq!(loaded.settings.agents.keys().count(), 17);
+    assert_eq!(agent(&loaded, "child").parallel, Parallel::One);
     let cases = [
         ("typo", "teams/typo/config.yaml:1:1: `allowed_tool`: unknown key"),
         ("lost", "teams/lost/config.yaml:1:10: `profile`: there is no profile `big`"),
@@ -463,6 +472,7 @@ fn a_broken_agent_is_disabled_alone() {
             "teams/preset/config.yaml:1:17: `allowed_tools.0`: there is no preset `@file`; \
              expected one of @files, @vault; did you mean `@files`?",
         ),
+        ("orphan", "teams/orphan/config.yaml:1:9: `parent`: there is no agent `mian`; "),
         ("gone", "teams/gone/config.yaml:1:12: `workspace`: "),
     ];
     for (name, expected) in cases {
