@@ -8,7 +8,6 @@ mod seen_tests;
 mod task_tests;
 mod turn_writes_tests;
 
-use allowed_tests::ALLOWED;
 use samples_tests::{approval, meta};
 use seen_tests as seen;
 use serde_json::json;
@@ -57,32 +56,7 @@ async fn every_statement_finds_its_rows_by_an_index() {
     seen::watch();
     let store = Store::open(OpenOptions::in_run_folder(folder.path()), |_| {}).await.unwrap();
     Story { store: store.clone(), agent: AgentId(1), made: 0 }.tell().await;
-    explain_all(folder.path(), &store, 60).await;
-}
-
-/// At least so many statements were seen, and none of them walks a table or sorts.
-async fn explain_all(folder: &std::path::Path, store: &Store, least: usize) {
-    let words = ["SELECT", "INSERT", "UPDATE", "DELETE"];
-    let all = seen::statements(folder);
-    let ours: Vec<_> =
-        all.iter().filter(|sql| words.iter().any(|word| sql.starts_with(word))).collect();
-    assert!(ours.len() > least, "only {} statements were seen", ours.len());
-    let mut bad = Vec::new();
-    for sql in ours {
-        let explain: &'static str = Box::leak(format!("EXPLAIN QUERY PLAN {sql}").into_boxed_str());
-        let plan = store.read(async |conn| {
-            let rows = conn.rows(explain, &[Value::Null; 256]).await?;
-            rows.iter().map(|row| row.text(3)).collect::<Result<Vec<_>, _>>()
-        });
-        for line in plan.await.unwrap() {
-            let walks = line.starts_with("SCAN") && line != "SCAN CONSTANT ROW";
-            let fine = ALLOWED.iter().any(|(of, part, _)| sql.contains(of) && line.contains(part));
-            if (walks || line.contains("TEMP B-TREE") || line.contains("AUTOMATIC")) && !fine {
-                bad.push(format!("{line}\n    {sql}"));
-            }
-        }
-    }
-    assert!(bad.is_empty(), "{}", bad.join("\n"));
+    seen::explain_all(folder.path(), &store, 60).await;
 }
 
 /// Runs every command and every read at least once, on all of their ways.

@@ -48,14 +48,14 @@ pub(super) fn new(
     kind: TaskKind,
     teams: Vec<AgentName>,
     body: String,
-) -> Result<Assign, ToolAnswer> {
+) -> Result<Assign, Box<ToolAnswer>> {
     let limits = &call.shared.settings().limits;
     if body.trim().is_empty() {
-        return Err(refused("empty", "there is no text"));
+        return Err(Box::new(refused("empty", "there is no text")));
     }
     if body.len() > limits.inbox_body_bytes {
         let why = format!("the text has more than {} bytes", limits.inbox_body_bytes);
-        return Err(refused("too_large", &why));
+        return Err(Box::new(refused("too_large", &why)));
     }
     let now = clock::now_ms();
     let item = |team| (ItemId(random::uuid().to_string()), team);

@@ -8,7 +8,7 @@ use skep_core::overlap::Overlap;
 use skep_core::settings::QueueMode;
 use skep_core::task::TaskKind;
 
-use super::{Story, explain_all};
+use super::{Story, seen};
 use crate::agents::{NewAgent, RegisterAgents};
 use crate::assign::{Assign, Assigned, ChainLimits};
 use crate::cancel::CancelTask;
@@ -61,6 +61,7 @@ fn assign(lease: &Lease, call: &str, kind: TaskKind) -> Assign {
 #[tokio::test]
 async fn every_statement_about_tasks_finds_its_rows_by_an_index() {
     let folder = tempfile::tempdir().unwrap();
+    seen::watch();
     let options = || OpenOptions::in_run_folder(folder.path());
     let store = StoreOf::<Setup>::open(options(), |_| {}).await.unwrap();
     let agent = |name: &str| NewAgent::root(AgentName::new(name));
@@ -107,7 +108,7 @@ async fn every_statement_about_tasks_finds_its_rows_by_an_index() {
         task_views::task(conn, &replaced).await
     });
     assert!(read.await.unwrap().is_some());
-    explain_all(folder.path(), &store, 60).await;
+    seen::explain_all(folder.path(), &store, 60).await;
 }
 
 /// A call that waits for an answer, on record.
