@@ -24,7 +24,7 @@ pub(super) async fn run(call: &OrgCall, arguments: DelegateArguments) -> ToolAns
         overlap: overlap_policy.unwrap_or(Overlap::Confirm),
         ..match new(call, TaskKind::Delegate, vec![team], body) {
             Ok(assign) => assign,
-            Err(refused) => return refused,
+            Err(refused) => return *refused,
         }
     };
     let now = assign.now;

@@ -36,7 +36,7 @@ pub(super) async fn run(call: &OrgCall, asked: TeamQuery) -> ToolAnswer {
     let names = teams.iter().map(AgentName::as_str).collect::<Vec<_>>().join(", ");
     let new = match delegate::new(call, TaskKind::Query, teams, asked.query) {
         Ok(new) => new,
-        Err(refused) => return refused,
+        Err(refused) => return *refused,
     };
     let wait = asked.timeout_ms.unwrap_or(USUAL_MS).clamp(1, LONGEST_MS);
     let assign = Assign { until: Some(new.now.saturating_add(wait)), ..new };

@@ -18,7 +18,7 @@ pub(super) async fn escalate(call: &OrgCall, arguments: EscalateArguments) -> To
     };
     match delegate::new(call, TaskKind::Escalate, above(), body) {
         Ok(assign) => give(call, Assign { priority: Priority::High.rank(), ..assign }).await,
-        Err(refused) => refused,
+        Err(refused) => *refused,
     }
 }
 
@@ -27,7 +27,7 @@ pub(super) async fn hand_up(call: &OrgCall, arguments: HandUpArguments) -> ToolA
     let priority = priority.unwrap_or(Priority::Normal).rank();
     match delegate::new(call, TaskKind::HandUp, above(), task) {
         Ok(assign) => give(call, Assign { priority, correlation: correlation_id, ..assign }).await,
-        Err(refused) => refused,
+        Err(refused) => *refused,
     }
 }
 
