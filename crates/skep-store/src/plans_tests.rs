@@ -48,7 +48,7 @@ use crate::sessions::{self, ForkSession};
 use crate::spend::{self, ChargeLost, Unsettled, Unusable};
 use crate::tokens::{self, AddToken, RevokeToken};
 use crate::waits::{Decide, Park, RetryNow};
-use crate::{OpenOptions, Store, Value, compactions, files, requests::Request, watch};
+use crate::{OpenOptions, Store, compactions, files, requests::Request, watch};
 
 #[tokio::test]
 async fn every_statement_finds_its_rows_by_an_index() {

@@ -188,7 +188,8 @@ fn tools_walls_network_and_the_rank_of_a_manager_are_those_of_both() {
 fn the_strictest_rule_of_all_above_decides() {
     let git = "git log";
     // Rules of main, of team and of low; what becomes of a call of low.
-    let cases: &[(&[&str], &[&str], &[&str], &str, Piece, Effect)] = &[
+    type Case<'c> = (&'c [&'c str], &'c [&'c str], &'c [&'c str], &'c str, Piece, Effect);
+    let cases: &[Case<'_>] = &[
         (&[], &[], &[], "bash", command(git), Effect::Allow),
         (&["deny bash"], &[], &["allow bash $ git log"], "bash", command(git), Effect::Deny),
         (&["deny b*"], &[], &["allow bash"], "bash", command(git), Effect::Deny),
