@@ -24,7 +24,6 @@ mod process_table;
 pub mod random;
 pub mod repository;
 pub mod sandbox;
-pub mod scrub;
 pub mod size;
 pub mod socket;
 pub mod vault;

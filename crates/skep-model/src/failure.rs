@@ -11,8 +11,8 @@ use jiff::fmt::rfc2822::DateTimeParser;
 use serde_json::Value;
 use skep_core::engine::RetryCode;
 use skep_core::provider::ModelError;
+use skep_guard::clock;
 use skep_guard::egress::{EgressCause, EgressError, HttpError};
-use skep_guard::{clock, scrub};
 
 /// How much of the vendor's own explanation is passed on.
 const EXPLANATION_CHARACTERS: usize = 400;
@@ -286,7 +286,7 @@ fn reason(detail: &Detail, key: &str) -> String {
 fn explanation(message: &str, key: &str) -> String {
     // The key first: a cut could leave half of it unrecognised.
     let message = if key.is_empty() { message.to_owned() } else { message.replace(key, "[key]") };
-    let message = scrub::known().clean_owned(message);
+    let message = skep_scrub::known().clean_owned(message);
     let one_line = message.split_whitespace().collect::<Vec<_>>().join(" ");
     one_line
         .chars()

@@ -375,23 +375,32 @@ fn end_line(text: &mut String) {
     }
 }
 
-/// Written once: a flood that is no text is three times as long as its bytes.
 fn shown(captured: &Captured) -> String {
-    let mut text = String::with_capacity(captured.bytes.len());
     let (head, tail) = captured.bytes.split_at(captured.gap.min(captured.bytes.len()));
-    push_lossy(&mut text, head);
-    if captured.dropped > 0 {
-        text.push_str(&format!("\n[{} bytes are missing here]\n", captured.dropped));
+    if captured.dropped == 0 {
+        return lossy(&captured.bytes);
     }
-    push_lossy(&mut text, tail);
+    // Next to what is missing may be a part of a secret, which would not be known for one.
+    let known = skep_scrub::known();
+    let mut text = skep_scrub::Stream::default().push(known, lossy(head));
+    text.push_str(&format!(
+        "\n[{} bytes and what is next to them are missing]\n",
+        captured.dropped
+    ));
+    let reached = &tail[known.reach().min(tail.len())..];
+    let line = reached.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    text.push_str(&lossy(&reached[line..]));
     text
 }
 
-fn push_lossy(text: &mut String, bytes: &[u8]) {
+/// Written once: a flood that is no text is three times as long as its bytes.
+fn lossy(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         text.push_str(chunk.valid());
         if !chunk.invalid().is_empty() {
             text.push(char::REPLACEMENT_CHARACTER);
         }
     }
+    text
 }

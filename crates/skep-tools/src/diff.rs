@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use similar::{Algorithm, TextDiff};
-use skep_guard::scrub;
 
 /// The most of a diff that is kept beside an answer.
 const DIFF_BYTES: usize = 32 * 1024;
@@ -25,7 +24,8 @@ pub(crate) fn unified(path: &str, before: &[u8], after: &[u8]) -> Option<String>
         return None;
     }
     // Before the signs of a diff stand between the lines of a secret.
-    let clean = |text| scrub::known().clean_lines(text).map_or(Cow::Borrowed(text), Cow::Owned);
+    let clean =
+        |text| skep_scrub::known().clean_lines(text).map_or(Cow::Borrowed(text), Cow::Owned);
     let before = clean(std::str::from_utf8(before).ok()?);
     let after = clean(std::str::from_utf8(after).ok()?);
     let diff =

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use skep_core::policy::AgentReach;
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Manner, Prepared, Subject, Tool, ToolAnswer, ToolContext};
-use skep_guard::scrub::{self, CleanReader};
 use skep_guard::workspace::{Opened, Workspace};
+use skep_scrub::CleanReader;
 use tokio_util::sync::CancellationToken;
 
 use crate::blocking::{self, ToolOutcome};
@@ -229,7 +229,7 @@ impl<'a> Page<'a> {
             .strip_bom(true)
             .bom_override(true)
             .build(file);
-        let clean = CleanReader::new(scrub::known(), text, 0);
+        let clean = CleanReader::new(skep_scrub::known(), text, 0);
         let path = walk::line(path);
         let separate = !self.text.is_empty();
         searcher.search_reader(matcher, clean, Lines { page: self, path: &path, separate })

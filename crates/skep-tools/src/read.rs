@@ -11,8 +11,8 @@ use skep_core::file::{self, IMAGE_BYTES};
 use skep_core::policy::AgentReach;
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer, ToolContext};
-use skep_guard::scrub::{self, CleanReader};
 use skep_guard::workspace::Workspace;
+use skep_scrub::CleanReader;
 use tokio_util::sync::CancellationToken;
 
 use crate::blocking::{self, ToolOutcome};
@@ -159,7 +159,7 @@ fn page(
 
 /// The file from a place on without its secrets, also without the rest of one that begins before.
 fn clean_from(mut file: File, from: u64) -> io::Result<impl BufRead> {
-    let known = scrub::known();
+    let known = skep_scrub::known();
     let before = from.min(known.reach() as u64);
     file.seek(SeekFrom::Start(from - before))?;
     // At most what is in memory anyway.

@@ -11,8 +11,8 @@ use skep_core::policy::{AgentReach, Class};
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Manner, Prepared, SecretArgument, Tool, ToolAnswer, ToolContext};
 use skep_guard::clock;
-use skep_guard::scrub::marker;
-use skep_guard::vault::{NewVaultEntry, Vault, VaultError, is_hidden, marked_as};
+use skep_guard::vault::{NewVaultEntry, Vault, VaultError, is_hidden, is_like_key, marked_as};
+use skep_scrub::{SHORTEST, marker};
 
 use crate::blocking::ToolOutcome;
 use crate::spec::{self, spec, text};
@@ -90,14 +90,19 @@ impl Tool for VaultTool {
     }
 
     fn secret_arguments(&self, arguments: &Value) -> Vec<SecretArgument> {
-        if self.action != VaultAction::Set {
-            return Vec::new();
-        }
-        let key = arguments.get("key").and_then(Value::as_str).filter(|key| vault::is_name(key));
+        let text = |name: &str| arguments.get(name).and_then(Value::as_str);
+        // What is no name may be the value in the wrong place, or a part of it.
+        let is_part = |key: &str| {
+            key.len() >= SHORTEST && text("value").is_some_and(|value| value.contains(key))
+        };
+        let is_name = |key: &&str| vault::is_name(key) && !is_like_key(key) && !is_part(key);
+        let key = text("key").filter(is_name);
         let name = marked_as(key.unwrap_or("value"));
-        // What is no name may be the value in the wrong place.
-        let wrong = key.is_none().then(|| SecretArgument { argument: "key", name: name.clone() });
-        [SecretArgument { argument: "value", name }].into_iter().chain(wrong).collect()
+        let wrong = arguments.get("key").filter(|_| key.is_none());
+        let wrong = wrong.map(|_| SecretArgument { argument: "key", name: name.clone() });
+        let value = SecretArgument { argument: "value", name };
+        let value = (self.action == VaultAction::Set).then_some(value);
+        value.into_iter().chain(wrong).collect()
     }
 
     fn prepare(&self, arguments: Value) -> Result<Prepared, String> {

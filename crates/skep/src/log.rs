@@ -6,7 +6,7 @@ use std::panic;
 use std::path::Path;
 
 use skep_cli::print::output;
-use skep_guard::{environment, scrub};
+use skep_guard::environment;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
@@ -89,7 +89,7 @@ impl Write for RedactedStderr {
     /// Gets every line in one piece.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
-        io::stderr().write_all(scrub::known().clean(&text).as_bytes())?;
+        io::stderr().write_all(skep_scrub::known().clean(&text).as_bytes())?;
         Ok(bytes.len())
     }
 

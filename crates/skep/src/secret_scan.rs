@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use skep_cli::hive::Home;
-use skep_guard::{lock, scrub};
+use skep_guard::lock;
 use skep_runtime::ScanFiles;
 use skep_runtime::door::{LooseSecret, SecretScan};
 use skep_store::{OpenOptions, Store};
@@ -87,7 +87,7 @@ fn file(scan: &mut SecretScan, home: &Home, path: &Path, bytes: &[u8]) {
     scan.files += 1;
     let text = String::from_utf8_lossy(bytes);
     let (mut line, mut counted) = (1, 0);
-    for (at, secret) in scrub::known().names(&text) {
+    for (at, secret) in skep_scrub::known().names(&text) {
         line += text[counted..at].matches('\n').count();
         counted = at;
         scan.found.push(LooseSecret::new(within(home, path), line.to_string(), secret));
@@ -101,5 +101,5 @@ fn skip(scan: &mut SecretScan, home: &Home, path: &Path, why: &str) {
 /// The path from the home on, without a secret in a name.
 fn within(home: &Home, path: &Path) -> String {
     let path = path.strip_prefix(home.root()).unwrap_or(path).to_string_lossy();
-    scrub::known().clean(&path).into_owned()
+    skep_scrub::known().clean(&path).into_owned()
 }

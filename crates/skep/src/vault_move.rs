@@ -8,9 +8,9 @@ use secrecy::{ExposeSecret, SecretString};
 use skep_cli::hive::Home;
 use skep_core::policy::vault::{self, HIVE};
 use skep_guard::clock;
-use skep_guard::scrub::{SHORTEST, Secret};
 use skep_guard::vault::{NewVaultEntry, Vault, VaultError};
 use skep_runtime::{MoveSecrets, Refresh};
+use skep_scrub::{SHORTEST, Secret};
 
 use std::sync::Arc;
 
@@ -205,6 +205,10 @@ fn replaced(text: &str, secret: &WrittenSecret, after: &str) -> Result<String, S
     let at = lines.get_mut((line as usize).saturating_sub(1)).ok_or_else(by_hand)?;
     let start: usize =
         at.chars().take((column as usize).saturating_sub(1)).map(char::len_utf8).sum();
+    // What others repeat by its name is not for this place alone.
+    if at[..start].trim_end().rsplit(' ').next().is_some_and(|word| word.starts_with('&')) {
+        return Err(by_hand());
+    }
     let rest = &at[start..];
     let quoted = ["\"", "'", ""].into_iter().find_map(|quote| {
         let value = format!("{quote}{}{quote}", scalar.as_str());

@@ -1,9 +1,14 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
 
 use tempfile::TempDir;
+
+/// A child that another test forks has this program's open files until it runs its own: a script
+/// that was being written then could not be started ("text file busy").
+static FILES_AND_FORKS: Mutex<()> = Mutex::new(());
 
 /// A folder with a copy of `./test` and a `cargo` that prints what a case tells it to.
 struct Stage {
@@ -21,7 +26,7 @@ impl Stage {
     fn new(answers: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        fs::copy(repository.join("test"), folder.path().join("test")).unwrap();
+        program(&folder.path().join("test"), fs::read(repository.join("test")).unwrap());
         let programs = folder.path().join("programs");
         fs::create_dir(&programs).unwrap();
         let calls = folder.path().join("calls");
@@ -54,13 +59,19 @@ impl Stage {
     fn run(&self, arguments: &[&str]) -> Outcome {
         let programs = self.folder.path().join("programs");
         let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
-        let output = Command::new(self.folder.path().join("test"))
+        let mut command = Command::new(self.folder.path().join("test"));
+        command
             .args(arguments)
             .env("PATH", path)
             .env("SKEP_CACHE", self.folder.path().join("cache"))
             .env_remove("SKEP_TEST_ALL")
-            .output()
-            .unwrap();
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let child = {
+            let _nobody_writes = FILES_AND_FORKS.lock().unwrap();
+            command.spawn().unwrap()
+        };
+        let output = child.wait_with_output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let last_line = text.lines().last().unwrap_or_default().to_owned();
         let errors = String::from_utf8(output.stderr).unwrap();
@@ -73,7 +84,12 @@ impl Stage {
 }
 
 fn script(path: &Path, body: &str) {
-    fs::write(path, format!("#!/bin/sh\n{body}")).unwrap();
+    program(path, format!("#!/bin/sh\n{body}").into_bytes());
+}
+
+fn program(path: &Path, text: Vec<u8>) {
+    let _nobody_forks = FILES_AND_FORKS.lock().unwrap();
+    fs::write(path, text).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 

@@ -31,7 +31,6 @@ use super::client::{Deadline, HttpError, HttpResponse, within};
 use super::error::EgressError;
 use super::hub::Egress;
 use super::redirect::{self, Hop, RedirectError};
-use crate::scrub;
 
 /// What a request carries about its connection and its length is ours to say; with another `Host`
 /// a server would answer for a host that nobody judged.
@@ -234,7 +233,7 @@ impl Egress {
             };
             let from = hop.address.clone();
             hop = hop.follow(status, location).map_err(|source| {
-                let location = scrub::known().clean(location).chars().take(200).collect();
+                let location = skep_scrub::known().clean(location).chars().take(200).collect();
                 FetchError::Redirect { address: from, location, source }
             })?;
         }

@@ -6,8 +6,6 @@ use http::header::{self, HeaderMap, HeaderName};
 use http::{Method, StatusCode};
 use skep_core::policy::host::{HostError, WebAddress};
 
-use crate::scrub;
-
 /// What says nothing about the caller. Everything else a caller set was meant for one host.
 const HARMLESS: [HeaderName; 4] =
     [header::ACCEPT, header::ACCEPT_ENCODING, header::ACCEPT_LANGUAGE, header::USER_AGENT];
@@ -72,7 +70,7 @@ impl Hop {
 
 /// Addresses that are signed for a while look like secrets, and are followed.
 fn holds_secret(text: &str) -> bool {
-    matches!(scrub::known().clean_file(text), Cow::Owned(_))
+    matches!(skep_scrub::known().clean_file(text), Cow::Owned(_))
 }
 
 #[cfg(test)]
@@ -125,7 +123,7 @@ mod tests {
 
     #[test]
     fn network_a_redirect_takes_no_secret_to_another_host() {
-        scrub::known().add([scrub::Secret::new("redirect.test", "R3direct-canary-51")]);
+        skep_scrub::known().add([skep_scrub::Secret::new("redirect.test", "R3direct-canary-51")]);
         let cases = [
             ("/b?k=R3direct-canary-51", "GET http://a/b?k=R3direct-canary-51 3"),
             ("http://b/?k=R3direct-canary-51", "Secret"),

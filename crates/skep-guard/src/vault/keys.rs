@@ -12,8 +12,8 @@ use rustix::fs::{FlockOperation, flock};
 use secrecy::zeroize::Zeroizing;
 
 use super::VaultError;
-use crate::scrub::{self, Secret};
 use crate::{disk, random};
+use skep_scrub::Secret;
 
 /// The variable that names the file.
 pub const KEY_VARIABLE: &str = "SKEP_VAULT_KEY_FILE";
@@ -158,7 +158,7 @@ impl VaultKeys {
                 return Err(malformed());
             }
             // Whoever could read the file by some way is not shown it.
-            scrub::known().add([Secret::new(format!("vault-key.{id}"), text.trim())]);
+            skep_scrub::known().add([Secret::new(format!("vault-key.{id}"), text.trim())]);
             keys.push(VaultKey { id: id.to_owned(), bytes: Zeroizing::new(bytes) });
         }
         Ok(Self(keys))

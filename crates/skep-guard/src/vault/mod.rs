@@ -21,12 +21,14 @@ use skep_core::{BoxFuture, Millis};
 pub use error::VaultError;
 pub use keys::{CREDENTIAL, KEY_VARIABLE, KeyPlace, VaultKeys};
 
-use crate::scrub::{self, SHORTEST, Secret};
+use skep_scrub::{SHORTEST, Secret};
 
 /// Uses within this time are one row that changes.
 const USE_PAUSE: Millis = 60_000;
 /// Rows that are sealed anew in one commit.
 const RESEALED: usize = 64;
+/// Letters and digits side by side in the part of a key that nobody can guess.
+const MIXED: usize = 12;
 /// Entries that an agent may set itself.
 const OWN_ENTRIES: usize = 64;
 /// Secrets in use up to which agents may add more: each one makes every search slower.
@@ -116,7 +118,7 @@ impl Vault {
         let secrets: Vec<Secret> = entries.values().filter_map(hidden).collect();
         state.entries = entries;
         drop(state);
-        scrub::known().add(secrets);
+        skep_scrub::known().add(secrets);
     }
 
     /// Looks for the keys again where an entry is locked; whether one is open now that was not.
@@ -138,7 +140,7 @@ impl Vault {
             }
         }
         drop(state);
-        scrub::known().add(secrets);
+        skep_scrub::known().add(secrets);
         !opened.is_empty()
     }
 
@@ -282,7 +284,7 @@ impl Vault {
                 }
             }
         }
-        if scrub::known().count() >= MOST_SECRETS {
+        if skep_scrub::known().count() >= MOST_SECRETS {
             let why = "too many values were set since the hive started; a restart makes room";
             return Err(VaultError::Invalid(why.to_owned()));
         }
@@ -462,7 +464,7 @@ fn check_value(value: &str, secret: bool) -> Result<(), VaultError> {
              ordinary text"
         )));
     }
-    if scrub::known().is_marked(value) {
+    if skep_scrub::known().is_marked(value) {
         let why = "the value holds the name of a secret in brackets, not a value";
         return Err(VaultError::Invalid(why.to_owned()));
     }
@@ -475,31 +477,38 @@ pub fn marked_as(name: &str) -> String {
 }
 
 /// Whether the value of an agent's own entry is hidden as those of people are. One that could be a
-/// word, a phrase, a path or a name is not: an agent could take ordinary text from all others with
-/// it. Keys have letters and digits side by side.
+/// word, a phrase, a path, a name or an id is not: an agent could take ordinary text from all
+/// others with it.
 pub fn is_hidden(value: &str, secret: bool) -> bool {
-    let digits = value.bytes().filter(u8::is_ascii_digit).count();
-    let letters = value.bytes().filter(u8::is_ascii_alphabetic).count();
-    let is_of_key = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=_-.~".contains(&byte);
-    secret
-        || (value.len() >= 2 * SHORTEST
-            && digits >= 2
-            && letters >= 2
-            && digits + letters >= value.len() * 3 / 4
-            && value.bytes().all(is_of_key))
+    secret || is_like_key(value)
+}
+
+/// Whether a text looks like a key: long, of the letters that keys are made of, and somewhere with
+/// letters and digits side by side. Names have them apart: `claude-sonnet-4-5`.
+pub fn is_like_key(value: &str) -> bool {
+    let is_mark = |byte: u8| b"+/=_-.~".contains(&byte);
+    let is_mixed = |part: &str| {
+        let digits = part.bytes().filter(u8::is_ascii_digit).count();
+        part.len() >= MIXED && digits >= 2 && part.len() - digits >= 2
+    };
+    let is_id = value.len() == 36 && value.split('-').map(str::len).eq([8, 4, 4, 4, 12]);
+    value.len() >= 2 * SHORTEST
+        && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || is_mark(byte))
+        && value.split(|letter: char| !letter.is_ascii_alphanumeric()).any(is_mixed)
+        && !is_id
 }
 
 /// Hides a value that an agent gave, where that is hidden and there is room.
 pub fn hide_own(name: &str, value: &str) {
-    if is_hidden(value, false) && scrub::known().count() < MOST_SECRETS {
-        scrub::known().add([Secret::new(name, value)]);
+    if is_hidden(value, false) && skep_scrub::known().count() < MOST_SECRETS {
+        skep_scrub::known().add([Secret::new(name, value)]);
     }
 }
 
 async fn hide(name: &str, value: &SecretString, secret: bool) {
     let (name, value) = (marked_as(name), value.clone());
     let work = move || match secret {
-        true => drop(scrub::known().add([Secret { name, value }])),
+        true => drop(skep_scrub::known().add([Secret { name, value }])),
         false => hide_own(&name, value.expose_secret()),
     };
     let _ = tokio::task::spawn_blocking(work).await;

@@ -11,7 +11,7 @@ use skep_core::ids::AgentName;
 use skep_core::message::Usage;
 use skep_core::provider::Provider;
 use skep_core::settings::Profile;
-use skep_guard::scrub::Secret;
+use skep_scrub::Secret;
 
 use super::{MessageFailure, SecretScan, WriteRules};
 

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use skep_core::Millis;
 use skep_core::ids::AgentName;
 use skep_core::inbound::{DoorError, ErrorKind};
-use skep_guard::scrub::{self, Secret};
+use skep_scrub::Secret;
 use skep_store::StoredText;
 
 /// The vault without its values.
@@ -101,7 +101,7 @@ pub struct LooseSecret {
 impl LooseSecret {
     pub fn new(file: String, place: String, secret: String) -> Self {
         let kind = secret.strip_prefix("format.");
-        let rotate = match kind.and_then(|kind| scrub::issuers().get(kind).copied()) {
+        let rotate = match kind.and_then(|kind| skep_scrub::issuers().get(kind).copied()) {
             Some(issuer) => issuer.to_owned(),
             None => match secret.strip_prefix("vault.") {
                 Some(entry) => format!("whoever gave it; then skep vault set {entry}"),
@@ -113,7 +113,7 @@ impl LooseSecret {
 
     /// Those in a row of the database.
     pub fn in_row(stored: &StoredText<'_>) -> Vec<Self> {
-        let known = scrub::known();
+        let known = skep_scrub::known();
         let found = known.names(stored.text).into_iter().map(|(_, secret)| {
             let place = format!("{} {} {}", stored.table, known.clean(stored.row), stored.column);
             Self::new("run/skep.db".to_owned(), place, secret)
@@ -124,7 +124,7 @@ impl LooseSecret {
 
 /// What is given back as it came cannot be replaced, so it is no secret of the hive.
 pub fn check_no_secret(what: &str, text: &str) -> Result<(), DoorError> {
-    if matches!(scrub::known().clean(text), Cow::Owned(_)) {
+    if matches!(skep_scrub::known().clean(text), Cow::Owned(_)) {
         let text = format!("{what} holds a secret, or what looks like one; use another.");
         return Err(DoorError::new(ErrorKind::Invalid, "secret", text));
     }

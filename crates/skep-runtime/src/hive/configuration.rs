@@ -10,7 +10,7 @@ use skep_core::audit::AuditRow;
 use skep_core::event::{ConfigOutcome, EventKind};
 use skep_core::ids::{AgentId, AgentName};
 use skep_core::settings::{AgentMap, AgentState, ConfigStanding, HiveSettings};
-use skep_guard::{clock, scrub};
+use skep_guard::clock;
 use skep_store::StoreError;
 use skep_store::agents::{NewAgent, RegisterAgent, RegisterAgents};
 use skep_store::watch::NoteEvent;
@@ -196,7 +196,7 @@ async fn tell(shared: &Shared, state: ConfigOutcome, mut what: Value, config: &C
     let problems = config.problems.iter().map(|problem| problem.text.as_str());
     what["problems"] = problems.collect();
     what["needs_restart"] = json!(config.needs_restart);
-    scrub::known().clean_json(&mut what);
+    skep_scrub::known().clean_json(&mut what);
     let (now, kind) = (clock::now_ms(), told(state, config));
     let audit = AuditRow::change(&format!("config_{}", state.as_str()), None, &what, now);
     if let Err(error) = shared.store.write(NoteEvent { kind, audit, now }).await {

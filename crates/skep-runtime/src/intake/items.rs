@@ -7,7 +7,7 @@ use skep_core::Millis;
 use skep_core::cause::Cause;
 use skep_core::event::CancelReason;
 use skep_core::ids::{AgentName, ItemId, Principal, SessionId, TurnId};
-use skep_guard::{clock, random, scrub};
+use skep_guard::{clock, random};
 use skep_store::item_views::{self, CancelItem, Cancelled, Retry};
 use skep_store::sessions::ForkSession;
 use skep_store::waits::RetryNow;
@@ -272,7 +272,7 @@ pub(crate) fn inbox_item(row: ItemRow) -> InboxItem {
         },
         state: row.state,
         attempts: row.attempts,
-        preview: scrub::known().beginning(&row.body, PREVIEW),
+        preview: skep_scrub::known().beginning(&row.body, PREVIEW),
         error: row.error.map(|(code, error)| MessageFailure { code, error }),
         created_at: row.created_at,
         finished_at: row.finished_at,

@@ -21,7 +21,7 @@ use skep_core::ids::{
 use skep_core::role::Role;
 use skep_core::settings::{AgentSettings, QueueMode};
 use skep_core::slash::{self, Typed};
-use skep_guard::{clock, random, scrub};
+use skep_guard::{clock, random};
 use skep_store::inbox::{Accept, Accepted, Action, Letter, Order, Ordered, Repeated, StopLane};
 use skep_store::requests::Request;
 use skep_store::{Pending, StoreError, lanes, outbox, watch};
@@ -60,7 +60,7 @@ impl Hive {
             return Err(DoorError::new(ErrorKind::Stopping, "stopping", text));
         }
         let agent = self.able_agent(&inbound.agent)?;
-        inbound.text = scrub::known().clean_owned(inbound.text);
+        inbound.text = skep_scrub::known().clean_owned(inbound.text);
         let files = files(std::mem::take(&mut inbound.attachments))?;
         check(&inbound, &files, shared.settings().limits.inbox_body_bytes)?;
         let typed = match &inbound.source {
@@ -181,7 +181,7 @@ impl Hive {
             principal: inbound.principal.clone(),
             origin: None,
             channel,
-            note: scrub::known().is_marked(&text).then(|| SECRET_NOTE.to_owned()),
+            note: skep_scrub::known().is_marked(&text).then(|| SECRET_NOTE.to_owned()),
             text,
             think: inbound.think,
             request: id.map(|id| Request { scope, id, body_hash: body_hash(inbound, &files) }),
@@ -464,9 +464,9 @@ impl ReceiptDraft {
 /// The files of a message, checked. Secrets of the hive go from them as they do from the text.
 pub(crate) fn files(mut attachments: Vec<Attachment>) -> Result<Vec<File>, DoorError> {
     for attachment in &mut attachments {
-        attachment.name = scrub::known().clean_owned(std::mem::take(&mut attachment.name));
+        attachment.name = skep_scrub::known().clean_owned(std::mem::take(&mut attachment.name));
         if let Ok(text) = std::str::from_utf8(&attachment.bytes)
-            && let Cow::Owned(clean) = scrub::known().clean_file(text)
+            && let Cow::Owned(clean) = skep_scrub::known().clean_file(text)
         {
             attachment.bytes = clean.into_bytes();
         }

@@ -2,7 +2,7 @@
 
 use skep_core::ids::{AgentName, ItemId, MessageId, Principal, SessionId, SessionKey, TurnId};
 use skep_core::message::{Block, Body, Origin};
-use skep_guard::{clock, random, scrub};
+use skep_guard::{clock, random};
 use skep_store::begin::BeginSession;
 use skep_store::history::NewHistoryRow;
 
@@ -30,10 +30,10 @@ impl Hive {
                         principal: principal.to_string(),
                     };
                     let files = files(attachments)?;
-                    Body::user(scrub::known().clean_owned(text), files, origin)
+                    Body::user(skep_scrub::known().clean_owned(text), files, origin)
                 }
                 Earlier::Assistant(text) => {
-                    Body::assistant(vec![Block::text(scrub::known().clean_owned(text))], None)
+                    Body::assistant(vec![Block::text(skep_scrub::known().clean_owned(text))], None)
                 }
             };
             Ok(NewHistoryRow { id, body })

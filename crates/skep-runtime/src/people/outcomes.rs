@@ -12,7 +12,7 @@ use skep_core::cause::{CallRef, Cause};
 use skep_core::event::Resolution;
 use skep_core::ids::{AgentName, CallId, ItemId, Principal, SessionKey, TurnId};
 use skep_core::settings::QueueMode;
-use skep_guard::{clock, scrub};
+use skep_guard::clock;
 use skep_store::approvals;
 use skep_store::inbox::{Accept, Accepted};
 use skep_store::outcomes::{self, Resolve, UnknownCallRow};
@@ -64,7 +64,7 @@ impl Hive {
         });
         let calls = read.await.map_err(door_error)?;
         let info = |(call, mut arguments): (UnknownCallRow, Value)| {
-            scrub::known().clean_json(&mut arguments);
+            skep_scrub::known().clean_json(&mut arguments);
             let UnknownCallRow { turn, call_id, agent_name: agent, tool, at, session_key, .. } =
                 call;
             UnknownCallInfo { turn, call_id, agent, session_key, tool, arguments, at }
@@ -82,7 +82,7 @@ impl Hive {
         note: Option<String>,
         principal: &Principal,
     ) -> Result<ResolvedInfo, DoorError> {
-        let note = note.map(|note| scrub::known().clean_owned(note));
+        let note = note.map(|note| skep_scrub::known().clean_owned(note));
         if note.as_ref().is_some_and(|note| note.chars().count() > LONGEST_NOTE) {
             let text = format!("A note has at most {LONGEST_NOTE} characters.");
             return Err(DoorError::new(ErrorKind::Invalid, "invalid_note", text));

@@ -12,14 +12,14 @@ use skep_core::policy::rule::{Rule, RuleInfo};
 use skep_core::policy::{Class, Policy};
 use skep_core::settings::AgentSettings;
 use skep_core::tool::Tool;
-use skep_guard::{clock, random, scrub};
+use skep_guard::{clock, random};
 use skep_store::grants::{self, AddGrant, GrantRow, RevokeGrant};
 use skep_turn::gate::{self, CallerRights};
 use skep_turn::snapshot::is_listed;
 
 use crate::door::{
     ClassEffect, DoorError, ErrorKind, GrantInfo, GrantWish, NetworkInfo, PolicyInfo, Sight,
-    WhyInfo, WhyWish,
+    WhyInfo, WhyWish, check_no_secret,
 };
 use crate::hive::{Hive, door_error};
 
@@ -101,7 +101,7 @@ impl Hive {
         let toolbox = &self.shared.snapshot().toolbox;
         toolbox.find(name).cloned().ok_or_else(|| {
             let names: Vec<String> = toolbox.names().collect();
-            let shown = scrub::known().beginning(name, 64);
+            let shown = skep_scrub::known().beginning(name, 64);
             let text = format!("There is no tool `{shown}`. There are: {}.", names.join(", "));
             DoorError::new(ErrorKind::NotFound, "unknown_tool", text)
         })
@@ -110,6 +110,10 @@ impl Hive {
     /// Allows something for a time. It answers questions and lifts no refusal.
     pub async fn grant(&self, wish: GrantWish) -> Result<GrantInfo, DoorError> {
         let agent = self.shared.agent_id(&wish.agent)?;
+        let patterns = [Some(&wish.tool), wish.path.as_ref(), wish.command.as_ref()];
+        for pattern in patterns.into_iter().chain([wish.host.as_ref()]).flatten() {
+            check_no_secret("The pattern", pattern)?;
+        }
         if !wish.tool.contains('*') {
             let tool = self.tool(&wish.tool)?;
             if wish.host.is_some() && !names_host(&*tool) {

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use skep_core::audit::AuditRow;
 use skep_core::ids::Principal;
 use skep_guard::clock;
-use skep_guard::scrub::{self, Secret};
+use skep_scrub::Secret;
 use skep_store::audit::AddAudit;
 
-use crate::door::{DoorError, ErrorKind, FileWriters, ProfileDraft, ProviderTry};
+use crate::door::{DoorError, ErrorKind, FileWriters, ProfileDraft, ProviderTry, check_no_secret};
 use crate::hive::{Hive, door_error};
 
 impl Hive {
@@ -38,8 +38,11 @@ impl Hive {
         // Before anything can repeat it.
         let secret =
             key.map(|Secret { name, value }| Secret { name: name.clone(), value: value.clone() });
-        let add = tokio::task::spawn_blocking(|| scrub::known().add(secret));
+        let add = tokio::task::spawn_blocking(|| skep_scrub::known().add(secret));
         add.await.map_err(|_| DoorError::failed())?;
+        for text in [name, model].into_iter().chain(api_url) {
+            check_no_secret("The name, the model or the address of the profile", text)?;
+        }
         let drafted = prepare(draft).await.map_err(invalid)?;
         let tried = self.try_profile(&drafted.profile, &*drafted.provider).await;
         if let Some(failure) = tried.error {
@@ -48,7 +51,7 @@ impl Hive {
             return Err(DoorError::new(ErrorKind::Conflict, "profile_test_failed", text));
         }
         drafted.save.await.map_err(not_saved)?;
-        scrub::known().clean_json(&mut what);
+        skep_scrub::known().clean_json(&mut what);
         self.note_change("profile_written", &what, by).await?;
         Ok(tried)
     }

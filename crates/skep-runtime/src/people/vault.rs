@@ -3,8 +3,8 @@
 use skep_core::ids::{AgentId, AgentName, Principal};
 use skep_core::policy::network::HostEntry;
 use skep_core::policy::vault::HIVE;
+use skep_guard::clock;
 use skep_guard::vault::{NewVaultEntry, VaultError};
-use skep_guard::{clock, scrub};
 
 use crate::door::{
     DoorError, ErrorKind, FileWriters, LooseSecret, SecretScan, VaultEntry, VaultInfo,
@@ -81,7 +81,8 @@ impl Hive {
             None => before.map(|row| row.hosts).unwrap_or_default(),
             Some(hosts) => {
                 // A refusal repeats the beginning of what was taken for a host.
-                let hosts = hosts.iter().map(|host| HostEntry::parse(&scrub::known().clean(host)));
+                let hosts =
+                    hosts.iter().map(|host| HostEntry::parse(&skep_scrub::known().clean(host)));
                 hosts.collect::<Result<_, _>>().map_err(|error| {
                     DoorError::new(ErrorKind::Invalid, "invalid_host", error.to_string())
                 })?

@@ -8,7 +8,6 @@ use utoipa::ToSchema;
 use skep_core::audit::{AuditKind, AuditRow, AuditVerdict, Seal, StoredRow};
 use skep_core::ids::AgentName;
 use skep_core::{BoxStream, Millis};
-use skep_guard::scrub;
 use skep_store::audit::{self, Wanted};
 
 use crate::door::{Credential, DoorError};
@@ -156,7 +155,7 @@ fn lines_of(found: Vec<StoredRow>) -> String {
                 let info = AuditInfo::verbatim(row, seal.unwrap_or_default());
                 let mut line = serde_json::to_value(info).unwrap_or_default();
                 // What became known as a secret after the row was written.
-                if scrub::known().clean_json(&mut line) {
+                if skep_scrub::known().clean_json(&mut line) {
                     line["redacted"] = true.into();
                 }
                 line

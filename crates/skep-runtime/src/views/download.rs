@@ -6,7 +6,6 @@ use std::io::{self, Read, Seek};
 
 use futures_util::{Stream, stream};
 use skep_core::file::image_type;
-use skep_guard::scrub;
 
 use crate::door::DoorError;
 
@@ -70,13 +69,13 @@ struct PieceReader {
     left: u64,
     /// The first bytes of a letter that the piece before ended in.
     begun: Vec<u8>,
-    stream: scrub::Stream,
+    stream: skep_scrub::Stream,
     ended: bool,
 }
 
 impl PieceReader {
     fn new(file: File, left: u64) -> Self {
-        Self { file, left, begun: Vec::new(), stream: scrub::Stream::of_file(), ended: false }
+        Self { file, left, begun: Vec::new(), stream: skep_scrub::Stream::of_file(), ended: false }
     }
 
     fn next(&mut self) -> io::Result<Option<Pieces>> {
@@ -92,9 +91,9 @@ impl PieceReader {
             self.begun = raw.split_off(raw.len() - unfinished(&raw));
         }
         let text = String::from_utf8_lossy(&raw).into_owned();
-        let mut clean = self.stream.push(scrub::known(), text);
+        let mut clean = self.stream.push(skep_scrub::known(), text);
         if self.ended {
-            clean.push_str(&self.stream.finish(scrub::known()));
+            clean.push_str(&self.stream.finish(skep_scrub::known()));
         }
         Ok(Some((raw, clean)))
     }
@@ -134,7 +133,7 @@ mod tests {
     #[tokio::test]
     async fn attack_a_large_file_goes_out_in_pieces_and_without_secrets() {
         let key = "download-canary-0123456789-0123456789";
-        scrub::known().add([scrub::Secret::new("canary", key)]);
+        skep_scrub::known().add([skep_scrub::Secret::new("canary", key)]);
         for size in [0, 10, PIECE - 5, PIECE, PIECE + 1, 3 * PIECE + 7] {
             let text = "aä語🐝".repeat(size / 8);
             assert_eq!(sent(text.as_bytes()).await, Some(Ok(text.clone().into_bytes())));

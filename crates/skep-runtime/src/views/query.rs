@@ -9,7 +9,7 @@ use skep_core::settings::{AgentState, ConfigStanding};
 use skep_core::spend;
 use skep_core::visible::summary;
 use skep_core::{BoxStream, Millis};
-use skep_guard::{clock, random, scrub};
+use skep_guard::{clock, random};
 use skep_store::agents::{self, AgentCounts};
 use skep_store::outbox::{self, OpenChannel};
 use skep_store::watch;
@@ -102,7 +102,7 @@ impl Hive {
                 .filter(|row| sees(&who, sight, row))
                 .map(|mut row| ApprovalBrief {
                     summary: {
-                        scrub::known().clean_json(&mut row.arguments);
+                        skep_scrub::known().clean_json(&mut row.arguments);
                         summary(&row.arguments)
                     },
                     id: row.id,

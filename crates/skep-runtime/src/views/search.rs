@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use skep_core::ids::Principal;
 use skep_core::query;
-use skep_guard::scrub;
 use skep_store::search::{self, Hit, IndexSpoken, MARK, Search};
 use skep_store::sessions;
 
@@ -133,7 +132,7 @@ fn excerpt(text: &str, marked: &str) -> (String, usize, bool, Vec<(usize, usize)
 
 /// The text without secrets, and the matches outside them where they stand then.
 fn hidden(text: &str, marks: Vec<(usize, usize)>) -> (Cow<'_, str>, Vec<(usize, usize)>) {
-    let places = scrub::known().places(text);
+    let places = skep_scrub::known().places(text);
     if places.is_empty() {
         return (Cow::Borrowed(text), marks);
     }

@@ -40,7 +40,7 @@ fn attack_a_text_with_the_marks_in_it_has_none() {
 #[test]
 fn attack_a_secret_is_not_cut_apart_by_an_excerpt() {
     let value = "value-of-an-excerpt-0123456789";
-    scrub::known().add([scrub::Secret::new("vault.EXCERPT", value)]);
+    skep_scrub::known().add([skep_scrub::Secret::new("vault.EXCERPT", value)]);
     let plain = |text: &str| text.replace(['<', '>'], "");
     let marked =
         |text: &str| text.replace('<', &MARK.0.to_string()).replace('>', &MARK.1.to_string());

@@ -8,7 +8,7 @@ use skep_core::event::TurnState;
 use skep_core::ids::{AgentId, AgentName, Principal, SessionId, SessionKey};
 use skep_core::message::Body;
 use skep_core::{BoxStream, title};
-use skep_guard::{clock, random, scrub};
+use skep_guard::{clock, random};
 use skep_store::import::{Import, Imported};
 use skep_store::sessions::{
     self, Cursor, DeleteSession, EditSession, ForkSession, SessionRow, SessionWork,
@@ -88,7 +88,8 @@ impl Hive {
         sight: &Sight,
     ) -> Result<SessionInfo, DoorError> {
         let (id, agent_name, _) = self.seen_session(agent, session, sight).await?;
-        let title = edit.title.map(|title| scrub::known().clean_owned(title.trim().to_owned()));
+        let title =
+            edit.title.map(|title| skep_scrub::known().clean_owned(title.trim().to_owned()));
         let unfit = |title: &String| {
             title.chars().count() > LONGEST_TITLE || title.chars().any(char::is_control)
         };
@@ -318,7 +319,7 @@ fn state(work: &SessionWork) -> SessionState {
 /// The words of a message, else the names of its files.
 fn last_message(said: &Body) -> Option<String> {
     // Each word may be long: no more are looked at than are shown.
-    let said_first = scrub::known().beginning(&said.plain_text(), 4 * LAST_MESSAGE);
+    let said_first = skep_scrub::known().beginning(&said.plain_text(), 4 * LAST_MESSAGE);
     let words = title::first_words(&said_first, LAST_MESSAGE);
     let files = || said.files().map(|file| file.name.as_str()).collect::<Vec<_>>().join(", ");
     let said = if words.is_empty() { files() } else { words };
@@ -328,7 +329,7 @@ fn last_message(said: &Body) -> Option<String> {
 /// An automatic title is the beginning of a message, cut when what it says was no secret yet.
 pub(crate) fn shown_title(title: String) -> String {
     match title::may_be_cut(&title) {
-        true => scrub::known().clean_cut(&title).into_owned(),
+        true => skep_scrub::known().clean_cut(&title).into_owned(),
         false => title,
     }
 }

@@ -10,7 +10,6 @@ use skep_core::file::FileData;
 use skep_core::ids::{AgentName, CallId, is_session_id};
 use skep_core::message::{Block, Message, Role, StopReason, Usage, history_tag};
 use skep_core::time;
-use skep_guard::scrub;
 
 use crate::door::{DoorError, ErrorKind, HistoryForm};
 use crate::views::seed;
@@ -32,7 +31,9 @@ pub(crate) fn write(
             None => return Ok(String::new()),
         },
         HistoryForm::Markdown => {
-            return Ok(scrub::known().clean_owned(markdown(message, sender).unwrap_or_default()));
+            return Ok(
+                skep_scrub::known().clean_owned(markdown(message, sender).unwrap_or_default())
+            );
         }
     };
     let line = line.map_err(|error| {
@@ -41,7 +42,7 @@ pub(crate) fn write(
         DoorError::new(ErrorKind::Internal, "internal", text)
     })?;
     // A row may be older than what is known as a secret today.
-    Ok(scrub::known().clean_json_text(line) + "\n")
+    Ok(skep_scrub::known().clean_json_text(line) + "\n")
 }
 
 /// What a person or the agent said or gave; nothing for other rows.
@@ -70,8 +71,8 @@ fn markdown(message: &Message, sender: &str) -> Option<String> {
 
 /// The messages of one session, complete and in order. Secrets in them stay outside.
 pub(crate) fn read(agent: &AgentName, text: &str) -> Result<Vec<Message>, String> {
-    let clean = |line: &str| scrub::known().clean_json_text(line.to_owned());
-    let text = match scrub::known().clean(text) {
+    let clean = |line: &str| skep_scrub::known().clean_json_text(line.to_owned());
+    let text = match skep_scrub::known().clean(text) {
         Cow::Borrowed(text) => Cow::Borrowed(text),
         // Key by key: a line is JSON, and stays it.
         Cow::Owned(_) => Cow::Owned(text.lines().map(clean).collect::<Vec<_>>().join("\n")),
@@ -83,7 +84,7 @@ pub(crate) fn read(agent: &AgentName, text: &str) -> Result<Vec<Message>, String
     for block in messages.iter_mut().flat_map(|message| &mut message.body.content) {
         // A signature proves nothing about words that were replaced.
         if let Block::Thinking { thinking, signature } = block
-            && scrub::known().is_marked(thinking)
+            && skep_scrub::known().is_marked(thinking)
         {
             *signature = None;
         }

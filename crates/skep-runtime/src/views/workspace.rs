@@ -9,7 +9,6 @@ use skep_core::Millis;
 use skep_core::file::{TEXT_BYTES, image_type};
 use skep_core::ids::{AgentName, SessionId};
 use skep_core::message::{Message, Role};
-use skep_guard::scrub;
 use skep_guard::workspace::{EntryKind, Facts, Folder, Opened, PathRefusal, Walked, Workspace};
 use skep_store::history;
 use tokio::sync::Semaphore;
@@ -192,11 +191,11 @@ fn content(file: File) -> io::Result<WorkspaceItem> {
     let cut = is_text && bytes.len() > TEXT_BYTES;
     bytes.truncate(TEXT_BYTES);
     let text = is_text.then(|| match (String::from_utf8_lossy(&bytes), cut) {
-        (text, false) => scrub::known().clean(&text).into_owned(),
+        (text, false) => skep_scrub::known().clean(&text).into_owned(),
         // What may be the first half of a secret stays away with the rest of the file.
         (text, true) => {
             let text = text.trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned();
-            scrub::Stream::default().push(scrub::known(), text)
+            skep_scrub::Stream::default().push(skep_scrub::known(), text)
         }
     });
     let (size, modified_at) = (Some(facts.size), Some(facts.modified_ms));

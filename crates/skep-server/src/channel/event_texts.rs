@@ -10,7 +10,6 @@ use axum::extract::ws::Utf8Bytes;
 use skep_core::event::{Event, EventKind, TURN_START_CHARACTERS};
 use skep_core::title;
 use skep_core::visible::CUT;
-use skep_guard::scrub;
 
 /// Watchers take events in heaps; a heap of this many is read by all before it is forgotten.
 const KEPT: usize = 4096;
@@ -27,7 +26,7 @@ pub(crate) fn told(event: &Event) -> Cow<'_, Event> {
     if !may_be_cut {
         return Cow::Borrowed(event);
     }
-    let clean = |text: &str| scrub::known().clean_cut(text).into_owned();
+    let clean = |text: &str| skep_scrub::known().clean_cut(text).into_owned();
     let mut told = event.clone();
     match &mut told.kind {
         EventKind::TurnStart { body: text, .. } | EventKind::SessionChanged { title: text, .. } => {
@@ -92,7 +91,7 @@ mod tests {
     #[test]
     fn attack_an_event_does_not_end_with_the_beginning_of_a_secret() {
         let value = "value-of-an-event-0123456789";
-        scrub::known().add([scrub::Secret::new("vault.EVENT", value)]);
+        skep_scrub::known().add([skep_scrub::Secret::new("vault.EVENT", value)]);
         let at = TURN_START_CHARACTERS - 16;
         let body = format!("{} {}", "x".repeat(at - 1), &value[..16]);
         assert_eq!(body.chars().count(), TURN_START_CHARACTERS);

@@ -22,7 +22,6 @@ use skep_core::event::Event;
 use skep_core::file::Attachment;
 use skep_core::ids::{AgentId, AgentName, ChannelId, SessionKey, is_agent_name};
 use skep_core::settings::QueueMode;
-use skep_guard::scrub;
 use skep_runtime::door::{Action, ActiveTurn, ApprovalInfo, DoorError, ErrorKind};
 
 use crate::channel::event_texts::told;
@@ -146,7 +145,7 @@ impl Raw {
             Some("subscribe") => self.subscribe(),
             Some("approve") => self.approve(),
             Some(other) => {
-                let shown = scrub::known().beginning(other, 40);
+                let shown = skep_scrub::known().beginning(other, 40);
                 Err(invalid(
                     "unknown_type",
                     format!(
@@ -242,7 +241,7 @@ fn agent_name(name: String) -> Result<AgentName, DoorError> {
     match is_agent_name(&name) {
         true => Ok(AgentName::new(name)),
         false => {
-            let shown = scrub::known().beginning(&name, 64);
+            let shown = skep_scrub::known().beginning(&name, 64);
             let detail = format!("there is no agent {shown:?}");
             Err(DoorError::new(ErrorKind::NotFound, "unknown_agent", detail))
         }
@@ -338,7 +337,7 @@ pub(crate) fn delta(place: &Place, mark: &DeltaMark, text: &str) -> Utf8Bytes {
 
 /// A frame may be older than what is known as a secret, or repeat what the client sent.
 pub(crate) fn wire(frame: &Value) -> Utf8Bytes {
-    scrub::known().clean_json_text(frame.to_string()).into()
+    skep_scrub::known().clean_json_text(frame.to_string()).into()
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use axum::body::{self, Body, HttpBody};
 use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use bytes::Bytes;
-use skep_guard::scrub;
 
 /// On an answer whose purpose is to show a secret, this once.
 #[derive(Clone, Copy)]
@@ -31,7 +30,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 
 fn clean_bytes(bytes: Bytes) -> Bytes {
     match String::from_utf8(bytes.into()) {
-        Ok(text) => scrub::known().clean_json_text(text).into(),
+        Ok(text) => skep_scrub::known().clean_json_text(text).into(),
         Err(other) => other.into_bytes().into(),
     }
 }

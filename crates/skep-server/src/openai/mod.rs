@@ -18,7 +18,7 @@ use futures_util::{StreamExt, stream};
 use sha2::{Digest, Sha256};
 use skep_core::ids::{AgentId, AgentName, SessionKey};
 use skep_core::message::StopReason;
-use skep_guard::{clock, scrub};
+use skep_guard::clock;
 use skep_runtime::door::{
     DoorError, Earlier, ErrorKind, Followed, Inbound, MessageFailure, Receipt, Source,
 };
@@ -275,7 +275,7 @@ fn agent_of(doors: &Doors, model: &str) -> Result<(AgentName, AgentId), Problem>
 }
 
 fn unknown_model(model: &str) -> Problem {
-    let shown = scrub::known().beginning(model, 64);
+    let shown = skep_scrub::known().beginning(model, 64);
     let detail = format!("there is no agent {shown:?}; GET /v1/models lists them");
     Problem::new(StatusCode::NOT_FOUND, "model_not_found", detail).about("model")
 }

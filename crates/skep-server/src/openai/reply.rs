@@ -5,7 +5,6 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use skep_core::ids::{AgentName, ItemId};
 use skep_core::message::Usage;
-use skep_guard::scrub;
 use utoipa::ToSchema;
 
 #[derive(Serialize, ToSchema)]
@@ -128,6 +127,6 @@ impl Chunks {
             chunk["usage"] = usage;
         }
         // What is told from rows may be older than what is known as a secret.
-        Sent::default().data(scrub::known().clean_json_text(chunk.to_string()))
+        Sent::default().data(skep_scrub::known().clean_json_text(chunk.to_string()))
     }
 }

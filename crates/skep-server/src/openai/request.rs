@@ -5,7 +5,6 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use skep_core::file::Attachment;
-use skep_guard::scrub;
 use utoipa::ToSchema;
 
 use crate::request::problem::Problem;
@@ -220,7 +219,7 @@ impl Part {
                 Ok(ChatText { text: String::new(), pictures: vec![picture(&image.url)?] })
             }
             (other, _, _) => {
-                let shown = scrub::known().beginning(other, 64);
+                let shown = skep_scrub::known().beginning(other, 64);
                 let detail =
                     format!("content of type {shown:?} is not supported; send text or image_url");
                 Err(Problem::bad_request("unsupported_content", detail).about("messages"))
@@ -244,7 +243,7 @@ fn picture(url: &str) -> Result<Attachment, Problem> {
 }
 
 fn unknown_role(role: &str) -> Problem {
-    let shown = scrub::known().beginning(role, 64);
+    let shown = skep_scrub::known().beginning(role, 64);
     let detail = format!(
         "there is no role {shown:?} here; the roles are system, developer, user and assistant"
     );

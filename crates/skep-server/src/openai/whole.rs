@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use skep_core::BoxFuture;
 use skep_core::message::Usage;
-use skep_guard::{clock, scrub};
+use skep_guard::clock;
 use skep_runtime::door::Receipt;
 
 use super::reply::{Answer, Choice, Completion, TokenCounts, id_of};
@@ -85,7 +85,7 @@ fn later(ending: BoxFuture<'static, Ended>, presence: Presence, space: Duration)
         let piece = match ended {
             Ended::Answered(completion) => serde_json::to_string(&completion).map(|text| {
                 presence.delivered();
-                scrub::known().clean_json_text(text).into()
+                skep_scrub::known().clean_json_text(text).into()
             }),
             Ended::Failed(_) | Ended::Left => {
                 return Some((Err(io::Error::other("the turn has no answer")), None));

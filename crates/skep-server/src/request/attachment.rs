@@ -4,7 +4,6 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use skep_core::file::{Attachment, FILES_PER_MESSAGE, MESSAGE_BYTES};
-use skep_guard::scrub;
 use skep_runtime::door::{DoorError, ErrorKind};
 use utoipa::ToSchema;
 
@@ -37,7 +36,7 @@ pub(crate) fn decode(raw: Option<Vec<RawAttachment>>) -> Result<Vec<Attachment>,
     }
     let one = |raw: RawAttachment| {
         let bytes = STANDARD.decode(&raw.data).map_err(|error| {
-            let name = scrub::known().beginning(&raw.name, 60);
+            let name = skep_scrub::known().beginning(&raw.name, 60);
             let text = format!("The data of the attachment {name:?} is no base64: {error}.");
             DoorError::new(ErrorKind::Invalid, "unsupported_attachment", text)
         })?;

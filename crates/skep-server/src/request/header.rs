@@ -6,7 +6,6 @@ use axum::extract::FromRequestParts;
 use axum::http::header::IF_NONE_MATCH;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName};
-use skep_guard::scrub;
 use utoipa::IntoParams;
 use utoipa::openapi::Required;
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
@@ -54,7 +53,7 @@ impl IdempotencyKey {
                 Err(Problem::bad_request("bad_id", detail))
             }
             // It is kept, and nothing in it could be replaced.
-            Some(key) if matches!(scrub::known().clean(key), Cow::Owned(_)) => {
+            Some(key) if matches!(skep_scrub::known().clean(key), Cow::Owned(_)) => {
                 let detail = "Idempotency-Key holds a secret, or what looks like one; use another";
                 Err(Problem::bad_request("secret", detail))
             }

@@ -7,7 +7,6 @@ use axum::Json;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
-use skep_guard::scrub;
 use skep_runtime::door::{DoorError, ErrorKind, Quota};
 use utoipa::openapi::{self, Ref};
 use utoipa::{IntoResponses, ToSchema};
@@ -132,7 +131,7 @@ impl Problem {
     }
 
     pub(crate) fn unknown_agent(name: &str) -> Self {
-        let shown = scrub::known().beginning(name, 64);
+        let shown = skep_scrub::known().beginning(name, 64);
         let detail = format!("there is no agent {shown:?}");
         Self::new(StatusCode::NOT_FOUND, "unknown_agent", detail)
     }
@@ -152,7 +151,7 @@ impl Problem {
         ProblemSummary {
             status: self.status.as_u16(),
             code: self.code.as_ref().to_owned(),
-            detail: scrub::known().clean(&self.detail).into_owned(),
+            detail: skep_scrub::known().clean(&self.detail).into_owned(),
             param: self.param.clone(),
         }
     }
@@ -197,7 +196,7 @@ impl IntoResponse for Problem {
         body.insert("code".to_owned(), self.code.as_ref().into());
         body.extend(self.more.into_iter().map(|(member, value)| (member.to_owned(), value)));
         let mut body = Value::Object(body);
-        scrub::known().clean_json(&mut body);
+        skep_scrub::known().clean_json(&mut body);
         let mut response = (self.status, Json(body)).into_response();
         response.extensions_mut().insert(said);
         let headers = response.headers_mut();

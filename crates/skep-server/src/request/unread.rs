@@ -1,7 +1,5 @@
 //! Why JSON could not be read, in the words of JSON and not in those of the program.
 
-use skep_guard::scrub;
-
 /// Characters of a reason; more would only repeat what was sent.
 const MOST: usize = 400;
 
@@ -32,7 +30,7 @@ pub(crate) fn why(error: &serde_json::Error) -> String {
         None => what.to_owned(),
     };
     // What was sent may be a key: it goes before the middle is left out.
-    shortened(&scrub::known().clean(&told)) + &place
+    shortened(&skep_scrub::known().clean(&told)) + &place
 }
 
 fn plain(word: &str) -> String {

@@ -5,7 +5,6 @@ use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use skep_core::file::{image_type, is_hash};
-use skep_guard::scrub;
 use utoipa::ToSchema;
 
 use crate::door::state::Doors;
@@ -70,7 +69,7 @@ pub(super) fn answer(
         headers.insert(name, value);
     }
     let how = if kind.is_some() { "inline" } else { "attachment" };
-    let name = scrub::known().clean(name);
+    let name = skep_scrub::known().clean(name);
     let disposition = format!("{how}; filename*=UTF-8''{}", escaped(&name));
     if let Ok(value) = HeaderValue::from_str(&disposition) {
         headers.insert(header::CONTENT_DISPOSITION, value);

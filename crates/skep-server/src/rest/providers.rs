@@ -4,8 +4,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use skep_guard::scrub::Secret;
 use skep_runtime::door::{ProfileDraft, ProviderInfo, ProviderTry};
+use skep_scrub::Secret;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::door::state::Doors;

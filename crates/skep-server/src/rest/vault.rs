@@ -5,8 +5,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use skep_core::ids::AgentName;
-use skep_guard::scrub::Secret;
 use skep_runtime::door::{SecretScan, VaultInfo, VaultRotation, VaultWish};
+use skep_scrub::Secret;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::door::state::Doors;

@@ -30,7 +30,6 @@ use axum::Router;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::middleware;
 use axum::routing::get;
-use skep_guard::scrub;
 use skep_runtime::door::Action;
 use utoipa_axum::routes;
 
@@ -137,13 +136,13 @@ pub(crate) fn router(doors: Doors) -> Router {
 }
 
 async fn unknown_route(uri: Uri) -> Problem {
-    let shown = scrub::known().beginning(uri.path(), 200);
+    let shown = skep_scrub::known().beginning(uri.path(), 200);
     let detail = format!("there is nothing at {shown}");
     Problem::new(StatusCode::NOT_FOUND, "unknown_route", detail)
 }
 
 async fn wrong_method(method: Method, uri: Uri) -> Problem {
-    let shown = scrub::known().beginning(uri.path(), 200);
+    let shown = skep_scrub::known().beginning(uri.path(), 200);
     let detail = format!("{shown} does not answer to {method}");
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", detail)
 }

@@ -8,7 +8,6 @@ use axum::response::sse::{self, Event as Sent, KeepAlive};
 use axum::response::{IntoResponse, Response};
 use futures_util::Stream;
 use serde::Serialize;
-use skep_guard::scrub;
 use utoipa::ToSchema;
 
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -50,5 +49,5 @@ pub(crate) fn json(value: &impl Serialize) -> String {
     // Events and messages have text keys only, which always serialise.
     let data = serde_json::to_string(value).unwrap_or_default();
     // What is told again from rows may be older than what is known as a secret.
-    scrub::known().clean_json_text(data)
+    skep_scrub::known().clean_json_text(data)
 }

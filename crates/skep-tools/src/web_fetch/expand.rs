@@ -42,7 +42,12 @@ pub(super) fn codings(header: &str) -> Result<Vec<Coding>, String> {
             "deflate" => found.push(Coding::Deflate),
             _ => {
                 let plain = |c: &char| c.is_ascii_alphanumeric() || *c == '-';
-                return Err(word.chars().filter(plain).take(20).collect());
+                return Err(skep_scrub::known()
+                    .clean(&word)
+                    .chars()
+                    .filter(plain)
+                    .take(20)
+                    .collect());
             }
         }
     }

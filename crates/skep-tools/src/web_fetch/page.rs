@@ -6,7 +6,6 @@ use htmd::HtmlToMarkdown;
 use html5ever::Attribute;
 use html5ever::tendril::StrTendril;
 use markup5ever_rcdom::{Handle, Node, NodeData};
-use skep_guard::scrub;
 use url::Url;
 
 use super::tree::{self, Excess};
@@ -83,7 +82,7 @@ impl Pruned {
                     }
                 }
                 let words: Vec<&str> = title.split_whitespace().collect();
-                self.title = scrub::known().beginning(&words.join(" "), TITLE);
+                self.title = skep_scrub::known().beginning(&words.join(" "), TITLE);
                 node.children.borrow_mut().clear();
             }
             "title" => node.children.borrow_mut().clear(),

@@ -4,7 +4,6 @@ use serde_json::json;
 use skep_core::policy::host::WebAddress;
 use skep_core::tool::ToolAnswer;
 use skep_guard::egress::Fetched;
-use skep_guard::scrub;
 use url::Url;
 
 use super::WebForm;
@@ -124,7 +123,11 @@ impl PageRequest {
             let content = self.content(&mut wire)?;
             notes.extend(content.notes);
             // Before it is cut: the parts of a secret would not be known for one.
-            let text = scrub::known().clean_owned(content.text);
+            let text = match wire.whole {
+                true => skep_scrub::known().clean_owned(content.text),
+                // Its last word may be the beginning of one.
+                false => skep_scrub::Stream::default().push(skep_scrub::known(), content.text),
+            };
             details["bytes"] = text.len().into();
             self.paged(&text, notes)?
         };
@@ -249,6 +252,6 @@ fn short(address: &WebAddress) -> String {
     let text = address.as_str();
     match text.chars().nth(ADDRESS) {
         None => text.to_owned(),
-        Some(_) => format!("{}…", scrub::known().beginning(text, ADDRESS)),
+        Some(_) => format!("{}…", skep_scrub::known().beginning(text, ADDRESS)),
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use skep_core::settings::SandboxLevel;
 use skep_guard::sandbox::{Level, Sandbox, Settings};
+use skep_scrub::Secret;
 use skep_tools::BashTool;
 
 use crate::lab::{Answer, call, context, hub, tool, use_tool};
@@ -102,7 +103,25 @@ async fn bash_walls_bound_the_output_and_keep_both_ends() {
     let dropped = whole - (4 << 20);
     let end = format!("1000000\nend\n[{dropped} of {whole} bytes were not kept]\n[exit code 0]");
     assert!(answer.text.ends_with(&end), "{}", &answer.text[answer.text.len() - 200..]);
-    assert!(answer.text.contains(&format!("\n[{dropped} bytes are missing here]\n")));
+    let gap = format!("\n[{dropped} bytes and what is next to them are missing]\n");
+    assert!(answer.text.contains(&gap));
+}
+
+/// Half of a value at either side of what was not kept would not be known for one.
+#[tokio::test]
+async fn bash_attack_a_cut_in_a_secret_shows_no_part_of_it() {
+    let home = tempfile::tempdir().unwrap();
+    let secret = "cut-canary-7f3a91c2d45e68b0a1f2";
+    skep_scrub::known().add([Secret::new("vault.CUT", secret)]);
+    // Both ends of the gap fall into a row of nothing but the value.
+    let command = format!("yes {secret} | head -c 9000000");
+    let answer = use_tool("bash", home.path(), json!({"command": command})).await;
+    let shown = skep_scrub::known().clean(&answer.text).replace("[secret:vault.CUT]", "");
+    for length in [6, 12, 24] {
+        assert!(!shown.contains(&secret[..length]), "its first {length} letters");
+        assert!(!shown.contains(&secret[secret.len() - length..]), "its last {length} letters");
+    }
+    assert!(answer.text.contains("are missing]"), "{}", answer.text.len());
 }
 
 #[tokio::test]

@@ -131,7 +131,7 @@ fn private_key() -> String {
 #[tokio::test]
 async fn attack_a_secret_of_several_lines_is_not_read_whatever_the_offset() {
     let value = "first line of a value\nsecond line of it\nthird line";
-    skep_guard::scrub::known().add([skep_guard::scrub::Secret::new("vault.LINES", value)]);
+    skep_scrub::known().add([skep_scrub::Secret::new("vault.LINES", value)]);
     let home = tempfile::tempdir().unwrap();
     let text = format!("begin\n{}between\n{value}\nend\n", private_key());
     fs::write(home.path().join("keys.txt"), &text).unwrap();

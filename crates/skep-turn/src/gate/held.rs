@@ -13,7 +13,7 @@ use skep_core::ids::{CallId, TurnId};
 use skep_core::message::{Block, Message};
 use skep_core::settings::AgentSettings;
 use skep_core::tool::{CallSecrets, SecretArgument};
-use skep_guard::{scrub, vault};
+use skep_guard::vault;
 
 use crate::snapshot::{Toolbox, is_listed};
 
@@ -53,7 +53,7 @@ impl HeldSecrets {
         name: &str,
         arguments: &mut Value,
     ) -> bool {
-        let Some(tool) = toolbox.find(name) else { return false };
+        let Some(tool) = toolbox.find(name).or_else(|| toolbox.nearest(name)) else { return false };
         let secrets = tool.secret_arguments(arguments);
         let Some(first) = secrets.first().map(|secret| secret.name.clone()) else { return false };
         // Whoever may not call it hides nothing from the others with it.
@@ -67,7 +67,7 @@ impl HeldSecrets {
                 Value::String(text) => text.clone(),
                 other => other.to_string(),
             };
-            let marker = scrub::marker(&name);
+            let marker = skep_scrub::marker(&name);
             // As it stands on record.
             if text == marker {
                 continue;
@@ -89,7 +89,7 @@ impl HeldSecrets {
         let arguments = tool.secret_arguments(&call.arguments).into_iter();
         let given = arguments.filter_map(|SecretArgument { argument, name: secret }| {
             // Only what was taken out is handed back: a name in brackets is no key to it.
-            let own = call.arguments.get(argument)?.as_str()? == scrub::marker(&secret);
+            let own = call.arguments.get(argument)?.as_str()? == skep_scrub::marker(&secret);
             let tool = tool.spec().name.clone();
             let value = self.find(turn, &SecretKind::Argument { tool, secret });
             Some((argument, value.filter(|_| own)?))

@@ -10,7 +10,6 @@ use skep_core::ids::{AgentId, AgentName, CallId};
 use skep_core::policy::network::NetworkRules;
 use skep_core::settings::SandboxNetwork;
 use skep_core::tool::ProgramReach;
-use skep_guard::scrub;
 use skep_store::audit::AddAudit;
 
 use skep_store::Store;
@@ -53,7 +52,7 @@ impl ProgramReach for CallReach {
     }
 
     fn contact(&self, tool: &str, host: &str, verdict: &str) {
-        let host = scrub::known().clean(host);
+        let host = skep_scrub::known().clean(host);
         let row = AuditRow {
             at: (self.clock)(),
             tool: Some(tool.to_owned()),

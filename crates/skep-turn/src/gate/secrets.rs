@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use skep_core::policy::Class;
 use skep_core::tool::{Tool, ToolAnswer};
-use skep_guard::scrub;
 
 use super::chain::{Chain, Stage};
 
@@ -19,14 +18,14 @@ pub(super) fn without_secrets(
     arguments: &Value,
     chain: &mut Chain,
 ) -> Result<(), String> {
-    let scrubber = scrub::known();
+    let scrubber = skep_scrub::known();
     let found = match class {
         Class::Run => scrubber.is_json_marked(arguments),
         Class::Write | Class::Shape => {
             let secret = tool.secret_arguments(arguments);
             let is_open = |name: &str| secret.iter().all(|it| it.argument != name);
             let mut fields = arguments.as_object().into_iter().flatten();
-            fields.any(|(name, value)| is_open(name) && scrub::has_json_mark(value))
+            fields.any(|(name, value)| is_open(name) && skep_scrub::has_json_mark(value))
         }
         Class::Read | Class::Reach => false,
     };
@@ -68,7 +67,7 @@ pub(super) async fn without_secrets_in(
 /// The answer without secrets. The model is told where one in its own words was replaced: what it
 /// wrote is not what it meant.
 fn scrubbed(answer: ToolAnswer, arguments: &Value, chain: &mut Chain) -> ToolAnswer {
-    let scrubber = scrub::known();
+    let scrubber = skep_scrub::known();
     match answer {
         ToolAnswer::Done { text, is_error, mut details, files } => {
             let (mut text, mut found) = match scrubber.clean(&text) {

@@ -107,6 +107,16 @@ impl Toolbox {
         self.boxed(name).map(|boxed| &boxed.tool)
     }
 
+    /// The tool that is meant by a name that is none, but for its marks and capitals.
+    pub fn nearest(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        let letters = |name: &str| {
+            name.bytes().filter(u8::is_ascii_alphanumeric).map(|b| b.to_ascii_lowercase()).collect()
+        };
+        let meant: Vec<u8> = letters(name);
+        let found = self.tools.iter().find(|boxed| letters(&boxed.spec.name) == meant);
+        found.map(|boxed| &boxed.tool)
+    }
+
     /// Names in the agent's list and rules that a source may bring, and none does now.
     pub fn missing(&self, agent: &AgentSettings) -> Vec<String> {
         let named = agent.named_tools().into_iter();

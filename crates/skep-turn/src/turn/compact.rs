@@ -10,7 +10,6 @@ use skep_core::engine::{EngineEvent, FailureCode, SessionKeeper, TurnEnd};
 use skep_core::fold::Fold;
 use skep_core::ids::TurnId;
 use skep_core::message::{Body, Message};
-use skep_guard::scrub;
 use skep_store::close::Outcome;
 use skep_store::compactions::Compaction;
 use skep_store::journal::Entry;
@@ -214,7 +213,7 @@ impl Turn {
         request.steps_left = 1;
         request.cancel = self.ender.child_token();
         let mut handle = engine.start(request);
-        let mut redactor = Redactor::new(scrub::known());
+        let mut redactor = Redactor::new(skep_scrub::known());
         let mut fold = Fold::default();
         let mut said = None;
         loop {

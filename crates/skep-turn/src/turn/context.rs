@@ -5,7 +5,6 @@ use std::sync::Arc;
 use skep_core::compaction;
 use skep_core::ids::TurnId;
 use skep_core::message::{Block, Body, Message, Role, history_tag};
-use skep_guard::scrub;
 use skep_store::compactions::{self, Compaction};
 use skep_store::{files, history};
 
@@ -56,7 +55,7 @@ impl ModelContext {
 impl Turn {
     pub(crate) async fn read_context(&self, state: &mut TurnState) -> Result<ModelContext, Lost> {
         self.write_deferred(state).await?;
-        let secrets = scrub::known().count();
+        let secrets = skep_scrub::known().count();
         let (compaction, rows) = match self.begun_here(state, secrets) {
             Some(session) => (session.compaction, session.rows),
             None => self.read_rows().await?,
@@ -64,7 +63,7 @@ impl Turn {
         state.session =
             Some(CachedSession { compaction: compaction.clone(), rows: rows.clone(), secrets });
         let notes = compaction.as_ref().map(|compaction| {
-            let notes = scrub::known().clean(&compaction.notes);
+            let notes = skep_scrub::known().clean(&compaction.notes);
             let text = format!("{}\n{notes}", CARRIED.trim_end());
             self.aside(&compaction.turn, compaction.upto, text)
         });
@@ -82,7 +81,7 @@ impl Turn {
         if first.body.files().next().is_some() {
             return None;
         }
-        redact::clean(scrub::known(), &mut first.body);
+        redact::clean(skep_scrub::known(), &mut first.body);
         session.rows.push(Arc::new(first));
         Some(session)
     }
@@ -99,7 +98,7 @@ impl Turn {
         });
         let (compaction, mut rows) =
             read.await.map_err(|error| Lost::Refused(format!("reading the session: {error}")))?;
-        rows.iter_mut().for_each(|row| redact::clean(scrub::known(), &mut row.body));
+        rows.iter_mut().for_each(|row| redact::clean(skep_scrub::known(), &mut row.body));
         Ok((compaction, rows.into_iter().map(Arc::new).collect()))
     }
 

@@ -11,7 +11,6 @@ use skep_core::engine::{
 };
 use skep_core::event::EventKind;
 use skep_core::message::{Body, Message, Meta};
-use skep_guard::scrub;
 
 use super::persist::Lost;
 use super::prompt::system_prompt;
@@ -192,7 +191,7 @@ impl Turn {
         let mut body = self.running.fold().finish(meta);
         // What was said before the call was not known to be a secret then.
         if std::mem::take(&mut state.said_secret) {
-            redact::clean(scrub::known(), &mut body);
+            redact::clean(skep_scrub::known(), &mut body);
         }
         body
     }

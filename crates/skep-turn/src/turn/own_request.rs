@@ -3,7 +3,6 @@
 
 use skep_core::engine::{CallPermit, GateRequest, OwnTool, ToolCall, Waiting};
 use skep_core::tool::ToolAnswer;
-use skep_guard::scrub;
 use tokio::sync::oneshot;
 
 use super::engine_calls::{CallStage, Want};
@@ -59,7 +58,7 @@ impl Turn {
     fn without_secrets(&self, mut call: ToolCall) -> ToolCall {
         let (held, of) = (&self.env.gate.secrets, (&*self.snapshot.toolbox, &*self.agent));
         held.take(&self.lease.turn, of, &call.name, &mut call.arguments);
-        scrub::known().clean_json(&mut call.arguments);
+        skep_scrub::known().clean_json(&mut call.arguments);
         call
     }
 

@@ -8,7 +8,6 @@ use tokio_util::sync::CancellationToken;
 
 use skep_core::brake::Brake;
 use skep_core::message::Message;
-use skep_guard::scrub;
 use skep_store::journal::{Entry, Journal, Journalled};
 use skep_store::{Command, Member, Pending, Refusal, StoreError};
 
@@ -193,7 +192,7 @@ impl Turn {
             self.running.note_arrival();
         }
         let mut steered = written.steered;
-        steered.iter_mut().for_each(|row| redact::clean(scrub::known(), &mut row.body));
+        steered.iter_mut().for_each(|row| redact::clean(skep_scrub::known(), &mut row.body));
         let rows: Vec<_> = written.rows.into_iter().chain(steered).map(Arc::new).collect();
         if let Some(session) = &mut state.session {
             session.rows.extend(rows.iter().cloned());

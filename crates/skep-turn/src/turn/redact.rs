@@ -4,7 +4,7 @@
 use skep_core::engine::{EngineEvent, TurnEnd};
 use skep_core::ids::CallId;
 use skep_core::message::{Block, Body};
-use skep_guard::scrub::{Scrubber, Stream};
+use skep_scrub::{Scrubber, Stream};
 
 /// The text under way of one engine's run.
 pub(crate) struct Redactor<'s> {
@@ -167,7 +167,7 @@ pub(crate) fn clean(scrubber: &Scrubber, body: &mut Body) {
 mod tests {
     use serde_json::json;
     use skep_core::engine::FailureCode;
-    use skep_guard::scrub::Secret;
+    use skep_scrub::Secret;
 
     use super::*;
 

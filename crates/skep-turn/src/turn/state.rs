@@ -19,7 +19,6 @@ use skep_core::policy::network::NetworkRules;
 use skep_core::policy::{AgentReach, Policy};
 use skep_core::settings::{AgentSettings, Profile};
 use skep_core::tool::{Manner, ToolContext};
-use skep_guard::scrub;
 use skep_store::engine_sessions::LaunchedSession;
 use skep_store::leases::Lease;
 
@@ -126,7 +125,7 @@ impl TurnState {
             used: None,
             call_ids: HashSet::new(),
             engine_session: EngineMemory::Unknown,
-            redactor: Redactor::new(scrub::known()),
+            redactor: Redactor::new(skep_scrub::known()),
             said_secret: false,
         }
     }

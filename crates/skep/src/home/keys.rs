@@ -8,7 +8,7 @@ use http::header::{HeaderName, HeaderValue};
 use secrecy::SecretString;
 use skep_core::ids::is_agent_name;
 use skep_core::policy::vault;
-use skep_guard::scrub::{SHORTEST, Secret};
+use skep_scrub::{SHORTEST, Secret};
 
 use super::environment::{ExpandedValue, Reader, is_variable_name};
 use super::mistake::Mistake;

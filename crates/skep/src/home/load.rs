@@ -12,7 +12,7 @@ use skep_core::ids::AgentName;
 use skep_core::money::Price;
 use skep_core::policy::allow;
 use skep_core::settings::{AgentMap, AgentState, HiveSettings, Profile, VendorAddress};
-use skep_guard::scrub::{self, Secret};
+use skep_scrub::Secret;
 use url::Url;
 
 use super::agent::{self, AgentContext};
@@ -299,14 +299,15 @@ const SECRET_VARIABLES: &[&str] = &["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "SKEP
 fn hide(secrets: Option<Vec<Secret>>, variables: Variables) -> Vec<String> {
     let usual =
         SECRET_VARIABLES.iter().filter_map(|name| Some(Secret::new(*name, variables(name)?)));
-    let mut too_short = scrub::known().add(secrets.unwrap_or_default().into_iter().chain(usual));
+    let mut too_short =
+        skep_scrub::known().add(secrets.unwrap_or_default().into_iter().chain(usual));
     too_short.sort();
     too_short.dedup();
     let warning = |name: String| {
         format!(
             "{name} has fewer than {} characters: it is not taken out of texts and logs; use a \
              longer one",
-            scrub::SHORTEST
+            skep_scrub::SHORTEST
         )
     };
     too_short.into_iter().map(warning).collect()

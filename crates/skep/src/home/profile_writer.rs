@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use skep_cli::hive::Home;
 use skep_core::settings::Profile;
 use skep_guard::disk::replace_file;
-use skep_guard::scrub::SHORTEST;
 use skep_runtime::ProfileDraft;
+use skep_scrub::SHORTEST;
 
 use super::create::with_limit;
 use super::environment::Variables;

@@ -83,7 +83,7 @@ fn keys_and_credential_headers_are_taken_out_of_texts_and_short_ones_are_warned_
     let text = "written-openly value-of-variable credential-of-header key-nobody-names 1234567";
     let expected = "written-openly [secret:default.X-From] [secret:default.Proxy-Authorization] \
                     [secret:OPENAI_API_KEY] 1234567";
-    assert_eq!(skep_guard::scrub::known().clean(text), expected);
+    assert_eq!(skep_scrub::known().clean(text), expected);
 }
 
 #[test]

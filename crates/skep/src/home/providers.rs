@@ -12,9 +12,9 @@ use skep_core::ids::is_agent_name;
 use skep_core::money::Price;
 use skep_core::policy::vault::HIVE;
 use skep_core::settings::{KnownModels, ModelFacts, Profile, Timeouts};
-use skep_guard::scrub::Secret;
 use skep_guard::vault::Vault;
 use skep_model::catalog::{self, ANTHROPIC, OPENAI};
+use skep_scrub::Secret;
 
 use super::environment::{Reader, Variables};
 use super::fallback;

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use serde_json::{Map, Value};
-use skep_guard::{clock, scrub};
+use skep_guard::clock;
 use skep_runtime::logs::{LogLine, time_text};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -75,7 +75,7 @@ impl<S: Subscriber + for<'s> LookupSpan<'s>> Layer<S> for JsonLogLayer {
             more: fields.0,
         };
         if let Ok(text) = serde_json::to_string(&line) {
-            self.sender.send(scrub::known().clean_owned(text));
+            self.sender.send(skep_scrub::known().clean_owned(text));
         }
     }
 }
@@ -95,7 +95,7 @@ impl FieldVisitor {
     fn keep_text(&mut self, field: &Field, mut text: String) {
         if text.len() > FIELD_BYTES {
             // Redacted first: a cut could leave half a secret, which is not recognised.
-            text = scrub::known().clean_owned(text);
+            text = skep_scrub::known().clean_owned(text);
             let cut = text.floor_char_boundary(FIELD_BYTES);
             text.truncate(cut);
             text.push('…');
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn secrets_are_taken_out_at_every_level_also_where_a_text_is_cut() {
         let secret = "log-canary/\"4711\"";
-        scrub::known().add([scrub::Secret::new("log.canary", secret)]);
+        skep_scrub::known().add([skep_scrub::Secret::new("log.canary", secret)]);
         let lines = noted(|| {
             tracing::trace!(key = secret, "said {secret}");
             tracing::error!(debugged = ?secret, "{}{secret}", "x".repeat(FIELD_BYTES - 5));

@@ -162,7 +162,7 @@ async fn attack_a_value_in_the_wrong_place_of_a_call_is_on_no_record() {
     let site = Site::start().await;
     let stage = stage(&site).await;
     let play = stage.run(stage.start().env("SKEP_LOG", "trace")).await;
-    let values: Vec<Canary> = (0..6).map(|n| Canary::new(&format!("misfit{n}"))).collect();
+    let values: Vec<Canary> = (0..10).map(|n| Canary::new(&format!("misfit{n}"))).collect();
     let calls = [
         json!({"key": "A", "secret": values[0].value()}),
         json!({"A": values[1].value()}),
@@ -170,12 +170,20 @@ async fn attack_a_value_in_the_wrong_place_of_a_call_is_on_no_record() {
         json!({"key": "A", "value": {"text": [values[3].value()]}}),
         json!({"key": ["A"], "value": values[4].value(), "note": "x"}),
         json!({values[5].value(): "A"}),
+        // The name where the value belongs, and the other way round.
+        json!({"key": values[6].value(), "value": "A"}),
+        json!({"key": &values[7].value()[..20], "value": values[7].value()}),
     ];
     for arguments in calls {
         let said = call(&stage, &play, "main", "vault_set", arguments).await;
         let expected = ["vault_set takes key and value", "vault_invalid", "kept A"];
         assert!(expected.iter().any(|word| said.contains(word)), "{said}");
     }
+    for (tool, n) in [("Vault_Set", 8), ("vault.set", 9)] {
+        let arguments = json!({"key": "A", "value": values[n].value()});
+        call(&stage, &play, "main", tool, arguments).await;
+    }
+    call(&stage, &play, "main", "vault_get", json!({"key": values[6].value()})).await;
     nowhere(&stage, play, &values.iter().collect::<Vec<_>>()).await;
 }
 
@@ -225,6 +233,8 @@ async fn attack_no_name_is_a_secret() {
     refused(message().header("Idempotency-Key", value.value())).await;
     let keyed = json!({"message": "hello", "session_key": value.value()});
     refused(post("/api/v1/agents/main/messages", keyed)).await;
+    let grant = json!({"tool": "read", "path": format!("{}/*", value.value()), "minutes": 5});
+    refused(post("/api/v1/agents/main/grants", grant)).await;
     refused(post("/api/v1/tokens", json!({"name": value.value(), "role": "viewer"}))).await;
     nowhere(&stage, play, &[&value]).await;
 }

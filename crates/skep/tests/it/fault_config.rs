@@ -137,25 +137,27 @@ async fn fault_config_mistakes_stay_out_and_are_told_until_they_are_mended() {
     type Break<'a> = &'a dyn Fn(&Path);
     let cases: [(&[&str], Break<'_>); 7] = [
         (&["skep.yaml:2:3", "`limits.stps`", "did you mean `steps`?"], &|path| {
-            fs::write(path, "limits:\n  stps: 40\n").unwrap();
+            replace(path, "limits:\n  stps: 40\n");
         }),
         (&["skep.yaml:", "is not valid YAML"], &|path| {
-            fs::write(path, "limits: {steps: 4").unwrap();
+            replace(path, "limits: {steps: 4");
         }),
         (&["skep.yaml", "is gone or empty, and was not before"], &|path| {
             fs::remove_file(path).unwrap();
         }),
         (&["skep.yaml", "is gone or empty"], &|path| fs::write(path, "").unwrap()),
         (&["skep.yaml", "is not a regular file"], &|path| {
-            fs::remove_file(path).unwrap();
-            assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+            let beside = path.with_extension("tmp");
+            assert!(Command::new("mkfifo").arg(&beside).status().unwrap().success());
+            fs::rename(beside, path).unwrap();
         }),
         (&["skep.yaml", "is a link"], &|path| {
-            fs::remove_file(path).unwrap();
-            std::os::unix::fs::symlink("providers.yaml", path).unwrap();
+            let beside = path.with_extension("tmp");
+            std::os::unix::fs::symlink("providers.yaml", &beside).unwrap();
+            fs::rename(beside, path).unwrap();
         }),
         (&["skep.yaml", "is too large"], &|path| {
-            fs::write(path, "# x\n".repeat(1 << 19)).unwrap();
+            replace(path, &"# x\n".repeat(1 << 19));
         }),
     ];
     for (said, broken) in cases {

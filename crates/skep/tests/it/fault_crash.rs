@@ -10,7 +10,7 @@ use skep_testkit::shim::{End, Shim};
 use skep_testkit::wait::PATIENCE;
 
 use crate::fault_crash_journal::Journal;
-use crate::fault_crash_scene::Scene;
+use crate::fault_crash_scene::{Scene, Starts};
 use crate::stage::Stage;
 
 /// Kills at random moments on one home.
@@ -38,24 +38,21 @@ impl Dice {
 /// A home that was started once and stopped in order.
 struct Template {
     stage: Stage,
-    first_start: Duration,
 }
 
 impl Template {
     async fn new() -> Self {
         let stage = Stage::new().await;
-        let begun = Instant::now();
         let mut play = stage.up().await;
-        let first_start = begun.elapsed();
         play.hive.terminate().unwrap();
         let ended = play.hive.wait(PATIENCE).await.unwrap();
         assert_eq!(ended.code(), Some(0), "{}", play.hive.stderr());
-        Template { stage, first_start }
+        Template { stage }
     }
 
     /// Fresh, on a copy of the home.
     async fn scene(&self) -> Scene {
-        Scene::on(self.stage.again().await, self.first_start)
+        Scene::on(self.stage.again().await)
     }
 }
 
@@ -107,8 +104,8 @@ async fn random_kills(mut scene: Scene, seed: u64) {
     scene.check_quiet(play).await;
     println!(
         "seed {seed}: {ROUNDS} kills and {in_recovery} while starting, {open_turns} turns \
-         redelivered, slowest start {:?}",
-        scene.slowest_start
+         redelivered, {}",
+        scene.starts.check()
     );
     assert!(open_turns > ROUNDS / 4, "the kills met {open_turns} running turns only");
 }
@@ -133,7 +130,7 @@ async fn power_loss_keeps_every_promise() {
 
 struct Point {
     open_turns: usize,
-    slowest_start: Duration,
+    starts: Starts,
 }
 
 /// Ends the program at points spread evenly over its work, each on a home of its own.
@@ -144,11 +141,10 @@ async fn sweep(points: u64, end: impl Fn(u64) -> End + Copy) {
     let ran = stream::iter(0..points).map(|point| ended_at(template, end(at(point))));
     let ran: Vec<Point> = ran.buffer_unordered(SIDE_BY_SIDE).collect().await;
     let open_turns: usize = ran.iter().map(|point| point.open_turns).sum();
-    let slowest = ran.iter().map(|point| point.slowest_start).max();
-    println!(
-        "{points} points over {whole} operations, {open_turns} turns redelivered, slowest start \
-         {slowest:?}"
-    );
+    let mut starts = Starts::default();
+    ran.into_iter().for_each(|point| starts.add(point.starts));
+    let starts = starts.check();
+    println!("{points} points over {whole} operations, {open_turns} turns redelivered, {starts}");
     assert!(open_turns as u64 >= points / 2, "{open_turns} turns were open");
 }
 
@@ -185,5 +181,5 @@ async fn ended_at(template: &Template, end: End) -> Point {
     scene.settle(&target).await;
     scene.check_resumed(&before, asked).await;
     scene.check_quiet(play).await;
-    Point { open_turns: before.open_turns().count(), slowest_start: scene.slowest_start }
+    Point { open_turns: before.open_turns().count(), starts: scene.starts }
 }

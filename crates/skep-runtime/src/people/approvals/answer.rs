@@ -12,7 +12,7 @@ use skep_core::policy::Effect;
 use skep_core::policy::rule::{Rule, Who};
 use skep_core::role::Role;
 use skep_core::settings::{AgentSettings, QueueMode};
-use skep_guard::{clock, random, scrub};
+use skep_guard::{clock, random};
 use skep_store::approvals::{AnswerApproval, Approval, NoteRefused};
 use skep_store::audit::AddAudit;
 use skep_store::grants::GrantRow;
@@ -70,7 +70,7 @@ impl Hive {
         by: &Identity,
         sight: &Sight,
     ) -> Result<ApprovalInfo, DoorError> {
-        let note = wish.note.as_deref().map(|note| scrub::known().clean(note).into_owned());
+        let note = wish.note.as_deref().map(|note| skep_scrub::known().clean(note).into_owned());
         if note.as_ref().is_some_and(|note| note.chars().count() > NOTE_CHARACTERS) {
             let text = format!("A note has at most {NOTE_CHARACTERS} characters.");
             return Err(DoorError::new(ErrorKind::Invalid, "invalid_note", text));

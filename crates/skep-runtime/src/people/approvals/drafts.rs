@@ -7,7 +7,6 @@ use skep_core::policy::rule::{PathFact, Piece};
 use skep_core::policy::shell::{Cover, Part, Simple, Word};
 use skep_core::tool::{Subject, Tool};
 use skep_core::visible::{bounded_text, visible};
-use skep_guard::scrub;
 
 use crate::door::{CallPart, DoorError, ErrorKind, RuleDraft};
 
@@ -126,7 +125,7 @@ pub(super) fn parts(subject: &Subject) -> Vec<CallPart> {
             Part::Command(Simple { cover: Cover::By(_), .. })
             | Part::Unknown { cover: Cover::By(_), .. } => continue,
             Part::Command(simple) => {
-                let text = bounded_text(&scrub::known().clean(&simple.text()), LISTED);
+                let text = bounded_text(&skep_scrub::known().clean(&simple.text()), LISTED);
                 CallPart { text, patterns: patterns_of(&simple) }
             }
             Part::Unknown { why, .. } => CallPart { text: why.to_owned(), patterns: Vec::new() },
@@ -174,7 +173,7 @@ fn named(subject: &Subject) -> Option<CallPart> {
         ([], Some(Some(host))) => (host.as_str(), vec![host.clone()]),
         _ => return None,
     };
-    Some(CallPart { text: bounded_text(&scrub::known().clean(text), LISTED), patterns })
+    Some(CallPart { text: bounded_text(&skep_scrub::known().clean(text), LISTED), patterns })
 }
 
 #[cfg(test)]

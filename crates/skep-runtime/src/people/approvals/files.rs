@@ -2,7 +2,6 @@
 
 use skep_core::role::{Action, Reach, decide};
 use skep_core::visible::bounded_text;
-use skep_guard::scrub;
 use skep_turn::gate::{self, PinnedError};
 
 use super::files_of;
@@ -42,7 +41,7 @@ impl Hive {
             return Ok(PinnedFile { path, bytes, lines: 0, text: None, cut: false });
         };
         let lines = text.lines().count();
-        let text = scrub::known().clean(&text);
+        let text = skep_scrub::known().clean(&text);
         let cut = text.chars().nth(SHOWN).is_some();
         Ok(PinnedFile { path, bytes, lines, text: Some(bounded_text(&text, SHOWN)), cut })
     }

@@ -16,7 +16,7 @@ use skep_core::policy::{Class, Effect, Policy};
 use skep_core::settings::AgentSettings;
 use skep_core::tool::Subject;
 use skep_core::visible::{bounded_text, shown_arguments, summary, visible};
-use skep_guard::{clock, scrub};
+use skep_guard::clock;
 use skep_store::approvals::{self, Approval, Reopen};
 use skep_store::grants::GrantRow;
 use skep_store::{Conn, SqlError, history};
@@ -389,7 +389,7 @@ impl Hive {
         let once = named.and_then(|(tool, subject)| once_only(tool, subject));
         let not_bound = || (bound == Bound::Nothing).then(|| NOT_BOUND.to_owned());
         // Before lines of it are left out or moved to the right.
-        scrub::known().clean_json(&mut row.arguments);
+        skep_scrub::known().clean_json(&mut row.arguments);
         ApprovalInfo {
             once_only: once.map(|refused| refused.text).or_else(not_bound),
             bound,
@@ -427,7 +427,7 @@ impl Hive {
 }
 
 fn unknown_approval(id: &str) -> DoorError {
-    let shown = scrub::known().beginning(id, 64);
+    let shown = skep_scrub::known().beginning(id, 64);
     let text = format!("There is no approval `{shown}`.");
     DoorError::new(ErrorKind::NotFound, "unknown_approval", text)
 }
@@ -444,7 +444,7 @@ async fn looked_at(agent: &AgentSettings, calls: Vec<Subject>) -> Vec<Vec<Piece>
 async fn words(conn: &mut Conn, row: &Approval) -> Result<Option<String>, SqlError> {
     let call = (&row.turn, &row.call);
     let said = history::said_with(conn, &row.agent_name, &row.session, call).await?;
-    Ok(said.map(|said| bounded_text(&scrub::known().clean(said.trim()), WORDS)))
+    Ok(said.map(|said| bounded_text(&skep_scrub::known().clean(said.trim()), WORDS)))
 }
 
 /// Those whom the rules named when the question was asked.

@@ -318,14 +318,15 @@ impl Table {
     }
 
     /// Where the earliest unfinished form begins that the rest of the bytes may be the beginning
-    /// of; their end when there is none.
-    fn unfinished(&self, bytes: &[u8], at: usize) -> usize {
+    /// of, at least so many bytes long; their end when there is none.
+    fn unfinished(&self, bytes: &[u8], at: usize, least: usize) -> usize {
         let earliest = bytes.len().saturating_sub(self.longest.saturating_sub(1)).max(at);
+        let latest = bytes.len().saturating_sub(least);
         let begins = |from: &usize| {
             let rest = &bytes[*from..];
             self.begins.0[usize::from(rest[0])] && self.is_beginning(rest)
         };
-        (earliest..bytes.len()).find(begins).unwrap_or(bytes.len())
+        (earliest..latest).find(begins).unwrap_or(bytes.len())
     }
 
     /// Whether a form begins with this and goes on after it.
@@ -440,14 +441,15 @@ impl<'t> View<'t> {
     }
 
     /// Where the earliest unfinished secret begins that the rest of the text may be the beginning
-    /// of, at any depth; the end of the text when there is none.
-    fn unfinished(&self, at: usize) -> usize {
+    /// of, at any depth; the end of the text when there is none. Of a known one at least so many
+    /// bytes have to be there.
+    fn unfinished(&self, at: usize, least: usize) -> usize {
         let bytes = self.text.as_bytes();
         let table = self.table;
         let up_to = |bytes: &[u8], cut: usize, at: usize| {
-            let begun = table.unfinished(bytes, at);
+            let begun = table.unfinished(bytes, at, least);
             match cut < bytes.len() {
-                true => begun.min(table.unfinished(&bytes[..cut], at.min(cut))).min(cut.max(at)),
+                true => begun.min(table.unfinished(&bytes[..cut], at.min(cut), least)),
                 false => begun,
             }
         };

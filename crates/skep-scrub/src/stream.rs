@@ -12,12 +12,12 @@ use super::{Ahead, Formats, Scrubber, View, decode, formats};
 const MOST_HELD: usize = 256 << 10;
 
 /// Bytes that always wait at most, for secrets of more than one word. Of a longer one, a key file
-/// say, it can be seen whether its first words are what was written; its lines cannot be guessed.
+/// say, whoever writes so many right bytes can see that they are right.
 pub(super) const MOST_LAG: usize = 256;
 
-/// So many times as long as its longest form is a secret in escapes: that form has three bytes for
-/// one already, and `&#x000061;` has ten.
-const ESCAPED: usize = 8;
+/// So many times as long as a form is a secret in escapes, at most: `&#x000061;` has ten bytes for
+/// one. What is longer passes: to wait for it would tell that it is one.
+const ESCAPED: usize = 16;
 
 /// What was passed on directly before stays to be read: digits of base64 for [`decode`], and for
 /// formats what tells whether a word begins, or stands before their fixed letters.
@@ -57,7 +57,8 @@ impl Stream {
         let view = table.view(&text, self.formats);
         let most = MOST_HELD.max(16 * table.longest);
         let (passed, waits) = self.pass(&view, |from| {
-            let waits = view.unfinished(from).min(view.open_word(from)).min(view.lag(from));
+            let waits =
+                view.unfinished(from, MOST_LAG).min(view.open_word(from)).min(view.lag(from));
             if text.len() - waits <= most { waits } else { text.len() }
         });
         let from = text.floor_char_boundary(waits.saturating_sub(CONTEXT));
@@ -122,18 +123,25 @@ impl View<'_> {
     /// has, and what may stand before the value of a format.
     fn open_word(&self, at: usize) -> usize {
         let (bytes, table) = (self.text.as_bytes(), self.table);
-        let is_plain = self.levels.is_empty() && self.lowered.is_none() && self.cut == bytes.len();
-        let most = if is_plain { table.longest } else { ESCAPED * table.longest };
-        let most = most.max(formats::before());
+        let most = (self.expansion() * table.longest).max(formats::before());
         // Behind escapes every letter may be a digit of base64.
-        let is_digit = if is_plain { decode::is_digit } else { is_of_word };
+        let is_digit = if self.is_plain() { decode::is_digit } else { is_of_word };
         word_start(bytes, at, is_digit).max(bytes.len().saturating_sub(most))
     }
 
     /// Where the last bytes begin, from `at` on, that always wait.
     fn lag(&self, at: usize) -> usize {
-        let start = self.text.len().saturating_sub(self.table.lag);
+        let start = self.text.len().saturating_sub(self.expansion() * self.table.lag);
         self.text.floor_char_boundary(start).max(at)
+    }
+
+    /// Whether nothing in the text is written as an escape.
+    fn is_plain(&self) -> bool {
+        self.levels.is_empty() && self.lowered.is_none() && self.cut == self.text.len()
+    }
+
+    fn expansion(&self) -> usize {
+        if self.is_plain() { 1 } else { ESCAPED }
     }
 }
 

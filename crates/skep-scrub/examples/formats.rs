@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::io::{self, BufRead as _};
 use std::time::Instant;
 
-use skep_guard::scrub::{Scrubber, Secret, Stream};
+use skep_scrub::{Scrubber, Secret, Stream};
 
 fn main() -> io::Result<()> {
     let scrubber = Scrubber::default();

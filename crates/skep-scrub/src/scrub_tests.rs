@@ -329,8 +329,11 @@ proptest! {
         let text = format!("key: {text}, and more");
         let whole = scrubber.clean(&text).into_owned();
         prop_assert_eq!(&whole, "key: [secret:s0], and more", "{}", text);
-        let passed = streamed(&scrubber, &pieces(&text, &cuts));
-        prop_assert_eq!(passed, whole, "{}", text);
+        // What is longer than a secret in escapes may be passes in pieces.
+        if text.len() <= 16 * secret.len() {
+            let passed = streamed(&scrubber, &pieces(&text, &cuts));
+            prop_assert_eq!(passed, whole, "{}", text);
+        }
     }
 
     #[test]
@@ -354,6 +357,8 @@ fn guesses(secret: &str) -> impl Strategy<Value = String> + use<> {
         .into_iter()
         .chain((0..9).map(|how| secret.chars().map(|letter| escape(letter, how)).collect()))
         .chain((1..5).map(|how| wrapped(secret, how)))
+        // More escape than anything waits for.
+        .chain([secret.chars().map(|letter| "\\".repeat(3_000) + &escape(letter, 3)).collect()])
         .chain((0..12).map(|skipped| in_lines(secret, skipped, 20 + 3 * skipped, "\n")))
         .collect();
     (prop::sample::select(whole), any::<prop::sample::Index>(), "[ .,a-zé\n\"]{0,3}").prop_map(
@@ -371,13 +376,13 @@ proptest! {
     /// are the same, however near it comes to one of them.
     #[test]
     fn what_waits_tells_nothing_of_a_secret(
-        (secret, text) in "[a-zA-Z0-9]{12,40}".prop_flat_map(|secret| {
+        (secret, text) in "[a-zA-Z0-9]{12,40}|[a-z]{3,6}( [a-z]{3,6}){2,5}".prop_flat_map(|secret| {
             let text = prop::collection::vec(guesses(&secret), 1..4);
             (Just(secret), text.prop_map(|guesses| guesses.concat()))
         }),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
     ) {
-        let other = "~".repeat(secret.len());
+        let other = secret.replace(|letter: char| letter != ' ', "~");
         let scrubbers = [scrubber(&[&secret]), scrubber(&[&other])];
         prop_assume!(scrubbers.iter().all(|scrubber| scrubber.clean(&text) == text));
         let [one, two] = scrubbers.map(|scrubber| {

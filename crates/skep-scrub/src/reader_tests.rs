@@ -1,7 +1,7 @@
 use std::io::{Cursor, Read};
 
 use super::{BLOCK, CleanReader};
-use crate::scrub::{Scrubber, Secret};
+use crate::{Scrubber, Secret};
 
 const VALUE: &str = "first-line-of-a-value\nsecond-line-of-it\nthird";
 const MARK: &str = "[secret:vault.LINES]";

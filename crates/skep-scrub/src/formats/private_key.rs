@@ -103,13 +103,14 @@ fn end(bytes: &[u8]) -> End {
     }
 }
 
-/// Blanks and line ends, plain or escaped any number of times.
+/// Blanks, line ends and the marks of quotes, comments and tables before a line; plain or escaped
+/// any number of times.
 fn blanks(bytes: &[u8]) -> usize {
     let mut at = 0;
     loop {
         let slashes = bytes[at..].iter().take_while(|byte| **byte == b'\\').count();
         match (slashes, bytes.get(at + slashes)) {
-            (0, Some(b' ' | b'\t' | b'\r' | b'\n')) => at += 1,
+            (0, Some(b' ' | b'\t' | b'\r' | b'\n' | b'>' | b'#' | b'*' | b'|')) => at += 1,
             (1.., Some(b'n' | b'r' | b't')) => at += slashes + 1,
             _ => return at,
         }

@@ -22,7 +22,7 @@ impl Scrubber {
         let table = self.table();
         let view = table.view(text, Formats::Kept);
         let done = view.all().last().map_or(0, |found| found.end);
-        let begun = view.unfinished(done);
+        let begun = view.unfinished(done, 0);
         match table.is_most(&text.as_bytes()[begun..]) {
             false => self.clean(text),
             true => Cow::Owned(format!("{}…", self.clean(&text[..begun]))),
@@ -39,7 +39,7 @@ impl Scrubber {
 
 #[cfg(test)]
 mod tests {
-    use crate::scrub::{Scrubber, Secret};
+    use crate::{Scrubber, Secret};
 
     fn scrubber() -> Scrubber {
         let scrubber = Scrubber::default();
