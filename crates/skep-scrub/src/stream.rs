@@ -55,11 +55,8 @@ impl Stream {
             }
         };
         let view = table.view(&text, self.formats);
-        let most = MOST_HELD.max(16 * table.longest);
         let (passed, waits) = self.pass(&view, |from| {
-            let waits =
-                view.unfinished(from, MOST_LAG).min(view.open_word(from)).min(view.lag(from));
-            if text.len() - waits <= most { waits } else { text.len() }
+            view.unfinished(from, MOST_LAG).min(view.open_word(from)).min(view.lag(from))
         });
         let from = text.floor_char_boundary(waits.saturating_sub(CONTEXT));
         text[from..].clone_into(&mut self.held);
@@ -87,22 +84,38 @@ impl Stream {
         self.found
     }
 
-    /// The text without secrets up to where it has to wait, and where that is.
+    /// The text without secrets up to where it has to wait, and where that is. `waits` tells it
+    /// from a place on, and for a later one nothing earlier.
     fn pass(&mut self, view: &View<'_>, waits: impl Fn(usize) -> usize) -> (String, usize) {
         let text = view.text;
+        let most = MOST_HELD.max(16 * view.table.longest);
         let mut passed = String::new();
         let (mut done, mut ahead) = (self.context, Ahead::new());
+        // Before it nothing waits. It is asked for anew only behind it: a text full of secrets
+        // takes no longer than another.
+        let mut sure = text.len().saturating_sub(most);
         loop {
-            // An escape may begin in what was passed on already.
-            let waits = waits(done).max(done);
+            let found = view.find(done, &mut ahead);
+            let is_sure = found.is_some_and(|found| found.start < sure);
+            let waits = match is_sure {
+                true => sure,
+                // An escape may begin in what was passed on already.
+                false => match waits(done).max(done) {
+                    waits if text.len() - waits <= most => waits,
+                    _ => text.len(),
+                },
+            };
             // A secret that begins later may turn out to lie inside the one that waits, and one
             // that begins at the same place to be longer.
-            match view.find(done, &mut ahead) {
+            match found {
                 Some(found) if found.start < waits => {
                     passed.push_str(&text[done..found.start]);
                     passed.push_str(found.marker);
                     done = found.end;
                     self.found = true;
+                    if waits < text.len() {
+                        sure = waits;
+                    }
                 }
                 found => {
                     // What names it, before its value, waits with it.
@@ -126,7 +139,7 @@ impl View<'_> {
         let most = (self.expansion() * table.longest).max(formats::before());
         // Behind escapes every letter may be a digit of base64.
         let is_digit = if self.is_plain() { decode::is_digit } else { is_of_word };
-        word_start(bytes, at, is_digit).max(bytes.len().saturating_sub(most))
+        word_start(bytes, at.max(bytes.len().saturating_sub(most)), is_digit)
     }
 
     /// Where the last bytes begin, from `at` on, that always wait.

@@ -264,7 +264,7 @@ async fn attack_a_value_is_hidden_the_first_time_an_agent_sets_it() {
     let said = call(&stage, &play, "other", "vault_get", json!({"key": "OWN"})).await;
     assert!(said.contains("vault_unknown"), "{said}");
     // Without its folder the agent keeps its entries, and people can remove them.
-    fs::remove_dir_all(stage.home().join("teams/main")).unwrap();
+    stage.take_out("teams/main");
     let gone = || async {
         let listed = play.api().get("/api/v1/vault").await.unwrap().json;
         let agent = listed["entries"][0]["agent"].as_str()?.to_owned();

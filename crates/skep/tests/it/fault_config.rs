@@ -208,7 +208,7 @@ async fn fault_config_agents_come_break_alone_and_go() {
     stage.model.gate("busy").wait_arrived(1).await.unwrap();
     let queued = play.tell_mode("cto", "main", "more", "queue").await;
     stage.model.push(Reply::say("unused"));
-    change(&play, || fs::remove_dir_all(stage.home().join("teams/cto")).unwrap()).await;
+    change(&play, || stage.take_out("teams/cto")).await;
     let refused = play.api().post("/api/v1/agents/cto/messages", &json!({"message": "x"})).await;
     assert_eq!(refused.unwrap().status, 404);
     stage.model.gate("busy").release();
@@ -242,7 +242,7 @@ async fn fault_config_whoever_waits_for_an_agent_that_is_removed_learns_the_end(
     stage.model.gate("removed").wait_arrived(1).await.unwrap();
     let waiting = play.ended("cto", &item);
     let removing = async {
-        change(&play, || fs::remove_dir_all(stage.home().join("teams/cto")).unwrap()).await;
+        change(&play, || stage.take_out("teams/cto")).await;
         stage.model.gate("removed").open();
     };
     let (waited, ()) = tokio::join!(waiting, removing);

@@ -153,7 +153,7 @@ async fn fault_a_call_resolved_by_many_at_once_is_resolved_by_one() {
 async fn fault_a_call_of_an_agent_that_is_gone_is_not_run_again() {
     let stage = Stage::new().await;
     let (play, call) = cut_off(&stage, ALL).await;
-    std::fs::remove_dir_all(stage.home().join("teams/main")).unwrap();
+    stage.take_out("teams/main");
     let gone = wait::until_async("the agent is gone", PATIENCE, async || {
         let said = play.api().get("/api/v1/agents/main/policy").await.unwrap();
         (said.status != 200).then_some(())

@@ -229,17 +229,10 @@ const CHANGES: &[(&str, Change, Then)] = &[
     ),
     (
         "made anew",
-        &[
-            |stage| fs::remove_dir_all(stage.home().join("teams/helper")).unwrap(),
-            |stage| helper(stage, ASKS),
-        ],
+        &[|stage| stage.take_out("teams/helper"), |stage| helper(stage, ASKS)],
         Then::AskedAgain,
     ),
-    (
-        "removed",
-        &[|stage| fs::remove_dir_all(stage.home().join("teams/helper")).unwrap()],
-        Then::Says("agent_unavailable"),
-    ),
+    ("removed", &[|stage| stage.take_out("teams/helper")], Then::Says("agent_unavailable")),
     (
         "with another name",
         &[|stage| {

@@ -88,6 +88,13 @@ impl Stage {
         fs::write(path, text).unwrap();
     }
 
+    /// Takes a folder out of the home at once: file by file, the hive could make one anew
+    /// meanwhile.
+    pub fn take_out(&self, folder: &str) {
+        let place = tempfile::tempdir_in(self.folder()).unwrap().keep();
+        fs::rename(self.home.join(folder), place).unwrap();
+    }
+
     /// The rig, about to start on this home.
     pub fn start(&self) -> Start {
         Start::up(&locate::rig().unwrap(), &self.home)
