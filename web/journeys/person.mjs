@@ -64,7 +64,7 @@ export async function answered(page, text) {
 }
 
 /** Milliseconds until what should happen at once is given up. Machines are shared. */
-const PATIENCE = 30_000;
+const PATIENCE = 60_000;
 
 /**
  * Reads until the value is the expected one, or matches it: what follows an action follows it

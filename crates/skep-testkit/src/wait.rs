@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 /// How long a test waits for what should happen at once. Long, because machines are shared.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(2);
 
 /// Asks until the answer is `Some`; `what` names the condition when the time is up.

@@ -223,7 +223,7 @@ async fn tried(sandbox: &Sandbox, network: TrialNetwork) -> Result<Tried, Sandbo
     words.extend(sandbox.settings.hidden.iter().map(|path| quoted(&path.to_string_lossy())));
     let command = ShellCommand {
         line: format!("set -- {}\n{SCRIPT}", words.join(" ")),
-        timeout: Duration::from_secs(20),
+        timeout: Duration::from_secs(60),
         output_bytes: 64 * 1024,
     };
     let network = network.network().map_err(|why| super::broken(&why))?;

@@ -40,10 +40,11 @@ impl Hive {
             key.map(|Secret { name, value }| Secret { name: name.clone(), value: value.clone() });
         let add = tokio::task::spawn_blocking(|| skep_scrub::known().add(secret));
         add.await.map_err(|_| DoorError::failed())?;
-        for text in [name, model].into_iter().chain(api_url) {
-            check_no_secret("The name, the model or the address of the profile", text)?;
-        }
+        let checked = [name, model].into_iter().chain(api_url).try_for_each(|text| {
+            check_no_secret("The name, the model or the address of the profile", text)
+        });
         let drafted = prepare(draft).await.map_err(invalid)?;
+        checked?;
         let tried = self.try_profile(&drafted.profile, &*drafted.provider).await;
         if let Some(failure) = tried.error {
             let end = if failure.error.ends_with(['.', '?', '!']) { "" } else { "." };

@@ -381,7 +381,7 @@ async fn engine_stop_during_text_keeps_what_was_said() {
         let begun = Instant::now();
         client.send(&json!({"type": "interrupt", "agent": agent})).await.unwrap();
         assert_eq!(stage.model.wait_for_end(number).await.unwrap(), Ending::HungUp, "{agent}");
-        assert!(begun.elapsed() < Duration::from_secs(5), "{agent}");
+        assert!(begun.elapsed() < Duration::from_secs(20), "{agent}");
         client.answer_to("m2").await.unwrap();
         // The queue goes on: a stop ends the running turn alone.
         let expected = ["error m1: cancelled", "response m2: heard text of m2"];
@@ -418,7 +418,7 @@ async fn engine_stop_during_a_tool_gives_every_call_its_last_word() {
     let begun = Instant::now();
     assert!(play.stop("main", "main").await);
     let ended = play.ended("main", &item).await;
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     assert_eq!(
         (&ended["state"], &ended["error"]["code"]),
         (&json!("cancelled"), &json!("cancelled"))
@@ -457,7 +457,7 @@ async fn engine_stop_during_a_retry_ends_it_without_another_request() {
     let begun = Instant::now();
     assert!(play.stop("main", "main").await);
     let ended = play.ended("main", &item).await;
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     assert_eq!(ended["error"]["code"], "cancelled");
     assert_eq!(play.told("main", "main").await, ["user go"]);
     assert_eq!(stage.model.requests().len(), 1);
