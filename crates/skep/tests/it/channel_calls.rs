@@ -273,7 +273,7 @@ async fn channel_calls_of_clients_that_went_away_are_stopped() {
 async fn channel_calls_that_take_long_are_kept_alive_and_break_off_when_they_fail() {
     let stage = Stage::new().await;
     let gate = stage.held("at last");
-    let play = stage.up_for_calls("600000 600000 50 20").await;
+    let play = stage.up_for_calls("600000 600000 3000 20").await;
     let request = play.api().request(Method::POST, COMPLETIONS).json(&ask("slow"));
     // The headers come while the model is held back.
     let response = tokio::time::timeout(PATIENCE, request.send()).await.unwrap().unwrap();

@@ -109,7 +109,8 @@ async fn engine_what_a_killed_hive_left_running_is_ended_by_the_next_start() {
     let mark = mark("killed");
     let item = with_children(&stage, &play, &mark).await;
     play.hive.kill().await.unwrap();
-    assert!(processes::alive(&mark).len() >= 2, "nothing was left: the test shows nothing");
+    let some_left = || processes::alive(&mark).len() >= 2;
+    wait::until_true("something is left", PATIENCE, some_left).await.unwrap();
     stage.model.answer_with(|_| Reply::say("it was cut off"));
     let play = stage.up().await;
     assert_eq!(processes::alive(&mark), Vec::<u32>::new(), "ended before the doors open");

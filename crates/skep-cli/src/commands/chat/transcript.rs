@@ -106,6 +106,8 @@ pub struct ChatTranscript {
     pub picker: Option<Picker>,
     pub connected: bool,
     pub ended: Option<Failure>,
+    /// The turn that ended last. What is still told of its text is in its answer.
+    over: String,
     agent: String,
     session: String,
     /// Of the hive.
@@ -331,6 +333,7 @@ impl ChatTranscript {
             self.note("The turn goes on from its last step.".to_owned());
         }
         let since = begun.or(event["at"].as_i64()).unwrap_or(0);
+        self.over.clear();
         self.turn = Some(RunningTurn { id: text(&event["turn"]), since, ..RunningTurn::default() });
     }
 
@@ -346,6 +349,9 @@ impl ChatTranscript {
         self.answers();
         let number = |key: &str| event[key].as_i64().unwrap_or(0);
         let (turn, mark) = (text(&event["turn"]), (number("token"), number("call")));
+        if turn == self.over {
+            return;
+        }
         let live = match self.live.take() {
             Some(live) if live.turn == turn && mark < (live.token, live.call) => {
                 self.live = Some(live);
@@ -379,11 +385,12 @@ impl ChatTranscript {
             live.text.push_str(block["text"].as_str().unwrap_or_default());
             live.thinking.push_str(block["thinking"].as_str().unwrap_or_default());
         }
-        self.live = Some(live);
+        self.live = Some(live).filter(|live| live.turn != self.over);
     }
 
     fn end(&mut self, event: &Value) {
         self.live = None;
+        self.over = text(&event["turn"]);
         self.calls.clear();
         let since = self.turn.take().map(|turn| turn.since);
         if event["ok"] != true {
@@ -526,5 +533,31 @@ pub fn seconds(milliseconds: i64) -> String {
     match milliseconds {
         ..60_000 => format!("{}.{} s", milliseconds / 1000, milliseconds % 1000 / 100),
         _ => crate::print::time::span(milliseconds),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(event: Value) -> ChatUpdate {
+        ChatUpdate::Frame(json!({"type": "event", "event": event}))
+    }
+
+    /// What is told of its text after the end of a turn would stand below its answer for good.
+    #[test]
+    fn text_that_comes_after_the_end_of_its_turn_is_not_shown_again() {
+        let mut chat = ChatTranscript::new("main", "main");
+        let delta = |turn: &str| event(json!({"type": "delta", "turn": turn, "text": "Hello."}));
+        chat.take(event(json!({"type": "turn_start", "turn": "t1", "at": 1})));
+        chat.take(delta("t1"));
+        assert_eq!(chat.live.as_ref().map(|live| live.text.as_str()), Some("Hello."));
+        chat.take(event(json!({"type": "turn_end", "turn": "t1", "ok": true, "at": 2})));
+        let active = json!({"turn": "t1", "content": [{"text": "Hello."}]});
+        chat.take(ChatUpdate::Frame(json!({"type": "active", "active": active})));
+        chat.take(delta("t1"));
+        assert!(chat.live.is_none());
+        chat.take(delta("t2"));
+        assert!(chat.live.is_some());
     }
 }
