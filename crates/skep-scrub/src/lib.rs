@@ -55,13 +55,12 @@ pub enum Owner {
 }
 
 impl Secret {
-    pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
-        let (name, value) = (name.into(), SecretString::from(value.into()));
-        Self { name, value, owner: Owner::People }
+    pub fn new(name: impl Into<String>, value: impl Into<SecretString>) -> Self {
+        Self { name: name.into(), value: value.into(), owner: Owner::People }
     }
 
     /// One that an agent set itself.
-    pub fn of_agent(name: impl Into<String>, value: impl Into<String>) -> Self {
+    pub fn of_agent(name: impl Into<String>, value: impl Into<SecretString>) -> Self {
         Self { owner: Owner::Agent, ..Self::new(name, value) }
     }
 

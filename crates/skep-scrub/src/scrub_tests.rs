@@ -481,3 +481,31 @@ fn scrubber_with(people: &[&str], agents: &[&str]) -> Scrubber {
     scrubber.add(agents.map(|(number, value)| Secret::of_agent(format!("a{number}"), *value)));
     scrubber
 }
+
+/// Whatever stands before and behind the lines of a key file, and however few of them there are.
+#[test]
+fn lines_of_a_value_are_found_alone() {
+    let line = |number: usize| format!("{number:02}{}", "aB3dE5gH7jK9mN1p".repeat(3));
+    let lines: Vec<String> = (0..12).map(line).collect();
+    let value = format!("-----BEGIN FROBNITZ-----\n{}\n-----END FROBNITZ-----\n", lines.join("\n"));
+    let scrubber = scrubber(&[&value]);
+    let marks: [(&str, &str); 10] = [
+        ("", "\r\n"),
+        ("    ", "\n"),
+        ("+", "\n"),
+        ("> # ", "\n"),
+        ("// ", "\n"),
+        ("    12\t", "\n"),
+        ("\"", "\\n\",\n"),
+        ("| ", " |\n"),
+        ("", "<br>"),
+        ("", " "),
+    ];
+    for (before, behind) in marks {
+        let text: String = value.lines().map(|line| format!("{before}{line}{behind}")).collect();
+        let shown = scrubber.clean(&text);
+        assert!(!lines.iter().any(|line| shown.contains(&line[4..])), "{shown}");
+    }
+    assert_eq!(scrubber.clean(&format!("only {} here", lines[7])), "only [secret:s0] here");
+    assert_eq!(scrubber.clean("BEGIN FROBNITZ"), "BEGIN FROBNITZ");
+}
