@@ -157,6 +157,11 @@ impl Scrubber {
         too_short
     }
 
+    /// How many secrets are known.
+    pub fn total(&self) -> usize {
+        self.table().secrets.len()
+    }
+
     /// How many secrets of this owner are known.
     pub fn count(&self, owner: Owner) -> usize {
         self.table().secrets.iter().filter(|secret| secret.owner == owner).count()
