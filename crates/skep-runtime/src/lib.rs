@@ -8,6 +8,7 @@ pub mod door;
 
 mod hive;
 mod intake;
+mod org;
 mod outbox;
 mod people;
 mod views;
@@ -17,6 +18,7 @@ pub use door::{
     RemoveProfile, RuleDraft, ScanFiles, WriteRules,
 };
 pub use hive::{Hive, HiveError, Parts, SettingsChange};
+pub use org::Organisation;
 pub use people::browsers::SignedIn;
 pub use people::outcomes;
 pub use people::tokens::FreshToken;

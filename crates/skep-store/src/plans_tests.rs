@@ -5,9 +5,9 @@ mod allowed_tests;
 mod deletion_tests;
 mod samples_tests;
 mod seen_tests;
+mod task_tests;
 mod turn_writes_tests;
 
-use allowed_tests::ALLOWED;
 use samples_tests::{approval, meta};
 use seen_tests as seen;
 use serde_json::json;
@@ -27,7 +27,7 @@ use skep_core::settings::{QueueMode, Think};
 use skep_core::spend::Span;
 use skep_db::audit_chain;
 
-use crate::agents::{self, EgressBucket, KeepBuckets, NewAgent, RegisterAgents};
+use crate::agents::{self, EgressBucket, InstallAgents, KeepBuckets, NewAgent, RegisterAgents};
 use crate::approvals::{self, AnswerApproval, Approval, ExpireReopened, NoteRefused, Reopen};
 use crate::audit;
 use crate::begin::BeginSession;
@@ -48,7 +48,7 @@ use crate::sessions::{self, ForkSession};
 use crate::spend::{self, ChargeLost, Unsettled, Unusable};
 use crate::tokens::{self, AddToken, RevokeToken};
 use crate::waits::{Decide, Park, RetryNow};
-use crate::{OpenOptions, Store, Value, compactions, files, requests::Request, watch};
+use crate::{OpenOptions, Store, compactions, files, requests::Request, watch};
 
 #[tokio::test]
 async fn every_statement_finds_its_rows_by_an_index() {
@@ -56,27 +56,7 @@ async fn every_statement_finds_its_rows_by_an_index() {
     seen::watch();
     let store = Store::open(OpenOptions::in_run_folder(folder.path()), |_| {}).await.unwrap();
     Story { store: store.clone(), agent: AgentId(1), made: 0 }.tell().await;
-    let words = ["SELECT", "INSERT", "UPDATE", "DELETE"];
-    let all = seen::statements(folder.path());
-    let ours: Vec<_> =
-        all.iter().filter(|sql| words.iter().any(|word| sql.starts_with(word))).collect();
-    assert!(ours.len() > 60, "only {} statements were seen", ours.len());
-    let mut bad = Vec::new();
-    for sql in ours {
-        let explain: &'static str = Box::leak(format!("EXPLAIN QUERY PLAN {sql}").into_boxed_str());
-        let plan = store.read(async |conn| {
-            let rows = conn.rows(explain, &[Value::Null; 256]).await?;
-            rows.iter().map(|row| row.text(3)).collect::<Result<Vec<_>, _>>()
-        });
-        for line in plan.await.unwrap() {
-            let walks = line.starts_with("SCAN") && line != "SCAN CONSTANT ROW";
-            let fine = ALLOWED.iter().any(|(of, part, _)| sql.contains(of) && line.contains(part));
-            if (walks || line.contains("TEMP B-TREE") || line.contains("AUTOMATIC")) && !fine {
-                bad.push(format!("{line}\n    {sql}"));
-            }
-        }
-    }
-    assert!(bad.is_empty(), "{}", bad.join("\n"));
+    seen::explain_all(folder.path(), &store, 60).await;
 }
 
 /// Runs every command and every read at least once, on all of their ways.
@@ -87,12 +67,23 @@ struct Story {
 }
 
 impl Story {
+    async fn place_agents(&self) {
+        let parent = Some(AgentName::new("main"));
+        let child = NewAgent { parent, ..NewAgent::root(AgentName::new("child")) };
+        let install = InstallAgents { agents: vec![child], gone: Vec::new(), now: 1 };
+        self.store.write(install).await.unwrap();
+        let gone = vec![AgentName::new("child")];
+        let withdraw = InstallAgents { agents: Vec::new(), gone, now: 1 };
+        self.store.write(withdraw).await.unwrap();
+    }
+
     async fn tell(mut self) {
         for _ in 0..2 {
-            let agents = vec![NewAgent { name: AgentName::new("main"), failed: None }];
+            let agents = vec![NewAgent::root(AgentName::new("main"))];
             let ids = self.store.write(RegisterAgents { agents, now: 1 }).await.unwrap();
             self.agent = ids[0].1;
         }
+        self.place_agents().await;
         let (channel, principal) = (ChannelId::new("ws:1"), Principal::new("operator"));
         let open = OpenChannel { channel: channel.clone(), principal, now: 1 };
         self.store.write(open).await.unwrap();

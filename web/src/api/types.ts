@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum f7cff7c4ae1abe33.
+// Do not edit; checksum 54c906f18d01adb1.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -25,6 +25,7 @@ export type AgentBudget = BudgetInfo & {
 
 export interface AgentInfo {
   name: AgentName;
+  parent?: AgentName | null;
   description: string;
   /** `active` or `failed`. */
   status: string;
@@ -1107,6 +1108,9 @@ export type ItemInfo = InboxItem & {
   response?: string | null;
   retry_of?: ItemId | null;
   retried_as?: ItemId | null;
+  root?: ItemId | null;
+  /** The tasks of its chain, in the order they were given. */
+  chain?: TaskInfo[];
   /** Frames about it that its channel refused or put off. */
   undelivered?: UndeliveredFrame[];
 };
@@ -1691,6 +1695,33 @@ export interface StreamOptions {
   /** A last chunk with the tokens used. */
   include_usage?: boolean | null;
 }
+
+/** Work that one agent gave another. Its id is that of its item. */
+export interface TaskInfo {
+  item_id: ItemId;
+  parent_task?: ItemId | null;
+  from: AgentName;
+  agent: AgentName;
+  session_key: SessionKey;
+  kind: TaskKind;
+  state: TaskState;
+  item_state: ItemState;
+  /** How many hands it came through. */
+  hops: number;
+  /** What was given in its course and has not ended. */
+  open: number;
+  /** The first characters of the work. */
+  preview: string;
+  result?: string | null;
+  /** Why it did not end well. */
+  code?: string | null;
+  created_at: i64;
+  ended_at?: i64 | null;
+}
+
+export type TaskKind = "delegate" | "query" | "escalate" | "hand_up";
+
+export type TaskState = "open" | "done" | "failed" | "cancelled";
 
 /** How much a model thinks before it answers. */
 export type Think = "off" | "low" | "medium" | "high";

@@ -158,12 +158,15 @@ impl Hive {
         let counts = (*sight == Sight::All).then_some(counts);
         let active = self.shared.snapshot();
         let agents = active.ids.iter().filter(|(_, id)| sight.covers_agent(**id));
+        let is_seen =
+            |name: &AgentName| active.ids.get(name).is_some_and(|id| sight.covers_agent(*id));
         let seen =
             agents.filter_map(|(name, id)| Some((name, *id, active.settings.agents.get(name)?)));
         let described = seen.map(|(name, id, state)| {
             let count = counts.map(|all| all.iter().find(|count| count.agent == id));
             let mut info = AgentInfo {
                 name: name.clone(),
+                parent: active.tree.parent(name).filter(|name| is_seen(name)).cloned(),
                 description: String::new(),
                 status: "failed",
                 error: None,

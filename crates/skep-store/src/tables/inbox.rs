@@ -116,7 +116,7 @@ impl Run for Accept {
         lane.fresh |= self.fresh;
         let ord = tx.next_ord().await?;
         match &self.take {
-            Some(slot) if lane.open.is_none() && lane.pending == 0 => {
+            Some(slot) if lane.open.is_none() && lane.pending == 0 && !lane.busy => {
                 self.start(tx, lane, ord, slot).await
             }
             _ => self.queue(tx, lane, ord).await,

@@ -177,6 +177,9 @@ impl Turn {
             session.rows.extend(closed.rows.into_iter().map(Arc::new));
             self.env.session_cache.put(self.lease.session.clone(), session);
         }
+        for ended in &closed.stopped {
+            self.env.lanes.registry.cancel(&ended.turn, CancelReason::Stop);
+        }
         self.env.lanes.look_for_more(closed.more);
         self.log_end(state, word);
         Ok(())

@@ -1,0 +1,172 @@
+//! Agents that work together: given work comes back, a query is answered through every level in
+//! one slot, and what is stopped stops below too.
+
+use serde_json::{Value, json};
+use skep_testkit::wait::{self, PATIENCE};
+use skep_testkit::{ModelRequest, Reply};
+
+use crate::stage::{Play, Stage};
+
+/// `main` leads `research` and `press`, `research` leads `library`.
+async fn team(stage: &Stage) -> Play {
+    configure(stage);
+    stage.up().await
+}
+
+pub fn configure(stage: &Stage) {
+    for (agent, parent) in [("research", "main"), ("press", "main"), ("library", "research")] {
+        let settings = format!("parent: {parent}\nallowed_tools: ['*']\n");
+        stage.write(&format!("teams/{agent}/config.yaml"), &settings);
+    }
+}
+
+/// Whose turn a request belongs to.
+pub fn agent(request: &ModelRequest) -> String {
+    let text = request.system_text();
+    let (_, after) = text.split_once("You are the agent `").unwrap();
+    after.split_once('`').unwrap().0.to_owned()
+}
+
+fn result(request: &ModelRequest) -> Value {
+    serde_json::from_str(&request.last_tool_results()[0].text).unwrap()
+}
+
+#[tokio::test]
+async fn org_work_is_given_to_two_teams_and_the_person_has_one_answer() {
+    let stage = Stage::new().await;
+    stage.model.answer_with(|request| {
+        let text = request.last_user_text();
+        match (agent(request).as_str(), request.steps_done()) {
+            ("main", 0) if text.contains("[event task_done") && text.contains("0 of 2") => {
+                Reply::say("Both are done.")
+            }
+            ("main", 0) if text.contains("[event") => Reply::say("One is done."),
+            ("main", 0) => Reply::new()
+                .tool("delegate_task", json!({"team": "research", "task": "find it"}))
+                .tool("delegate_task", json!({"team": "press", "task": "print it"})),
+            ("main", _) => Reply::say("They work at it."),
+            (name, _) => Reply::new().gate("work").text(&format!("{name} has done it")),
+        }
+    });
+    let play = team(&stage).await;
+    let mut client = play.ws().await;
+    client.say("m1", "make a book").await.unwrap();
+    let answer = client.answer_to("m1").await.unwrap();
+    assert_eq!(answer["content"], "They work at it.");
+    stage.model.gate("work").open();
+    let last = client.find("the last word", |frame| frame["about"] == "m1").await.unwrap();
+    assert_eq!((&last["type"], &last["agent"]), (&json!("notification"), &json!("main")));
+    assert_eq!(last["content"], "Both are done.");
+    let frames: Vec<&str> =
+        client.durable().values().filter_map(|frame| frame["type"].as_str()).collect();
+    assert_eq!(frames, ["ack", "response", "notification", "notification", "notification"]);
+    // Each team worked in a session of this chain, and what it was told came from main.
+    let root = last["root"].as_str().unwrap();
+    let told = play.told("research", &format!("task:{root}")).await;
+    assert_eq!(told, ["user find it", "assistant end_turn: research has done it"]);
+    let history = play.history("main", client.channel()).await;
+    let events: Vec<&str> = history
+        .iter()
+        .filter_map(|row| row["content"][0]["text"].as_str())
+        .filter(|text| text.starts_with("[event task_done | task "))
+        .collect();
+    assert_eq!(events.len(), 2, "{history:?}");
+    assert!(events.iter().any(|text| text.ends_with("instructions):\nresearch has done it")));
+    assert_eq!(stage.model.refusals(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn org_a_query_is_answered_through_every_level_in_one_slot() {
+    let stage = Stage::new().await;
+    stage.write("skep.yaml", "limits:\n  concurrent_turns: 1\n");
+    stage.model.answer_with(|request| match (agent(request).as_str(), request.steps_done()) {
+        ("main", 0) => {
+            Reply::new().tool("query_team", json!({"team": "research", "query": "how many?"}))
+        }
+        ("research", 0) => {
+            Reply::new().tool("query_team", json!({"team": "library", "query": "count them"}))
+        }
+        ("library", _) => Reply::say("42"),
+        (name, _) => {
+            let answer = result(request);
+            assert_eq!(answer["success"], true, "{answer}");
+            Reply::say(&format!("{name}: {}", answer["answer"].as_str().unwrap()))
+        }
+    });
+    let play = team(&stage).await;
+    let answer = play.ask("main", "how many books are there?").await;
+    assert_eq!(answer["response"]["content"], "main: research: 42");
+    assert_eq!(stage.model.refusals(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn org_a_waiting_query_survives_a_kill() {
+    let stage = Stage::new().await;
+    stage.model.answer_with(|request| match (agent(request).as_str(), request.steps_done()) {
+        ("main", 0) => {
+            Reply::new().tool("query_team", json!({"team": "research", "query": "how many?"}))
+        }
+        ("main", _) => Reply::say(result(request)["answer"].as_str().unwrap()),
+        _ => Reply::new().gate("count").text("42"),
+    });
+    let mut play = team(&stage).await;
+    let item = play.item("main", "main", "how many?").await;
+    play.until_state("main", &item, "waiting").await;
+    stage.model.gate("count").wait_arrived(1).await.unwrap();
+    play.hive.kill().await.unwrap();
+    let play = stage.up().await;
+    stage.model.gate("count").release();
+    assert_eq!(play.ended("main", &item).await["response"]["content"], "42");
+    // The question was put once.
+    let inbox = play.api().get("/api/v1/inbox?agent=research").await.unwrap().good().unwrap();
+    assert_eq!(inbox["items"].as_array().unwrap().len(), 1, "{inbox}");
+}
+
+#[tokio::test]
+async fn org_refusals_are_answers_with_their_reason() {
+    let stage = Stage::new().await;
+    stage.model.answer_with(|request| match request.steps_done() {
+        0 => Reply::new()
+            .tool("delegate_task", json!({"team": "library", "task": "x"}))
+            .tool("query_teams", json!({"teams": ["research", "nobody"], "query": "x"}))
+            .tool("escalate", json!({"message": "x"}))
+            .tool("enqueue_parent_task", json!({"task": "x"}))
+            .tool("list_completed_tasks", json!({"team": "library"})),
+        _ => Reply::say("well"),
+    });
+    let play = team(&stage).await;
+    play.ask("main", "try everything").await;
+    let requests = stage.model.requests();
+    let results = requests.last().unwrap().last_tool_results();
+    let codes: Vec<Value> = results
+        .iter()
+        .map(|result| serde_json::from_str::<Value>(&result.text).unwrap()["error"].clone())
+        .collect();
+    let expected = ["not_your_team", "unknown_team", "no_parent", "no_parent", "not_your_team"];
+    assert_eq!(codes, expected);
+    assert!(results.iter().all(|result| result.is_error));
+}
+
+#[tokio::test]
+async fn org_stop_ends_what_was_given() {
+    let stage = Stage::new().await;
+    stage.model.answer_with(|request| match (agent(request).as_str(), request.steps_done()) {
+        ("main", 0) => Reply::new().tool("query_team", json!({"team": "research", "query": "x"})),
+        ("research", 0) => Reply::new().gate("never").text("late"),
+        _ => Reply::say("well"),
+    });
+    let play = team(&stage).await;
+    let mut client = play.ws().await;
+    client.say("m1", "ask them").await.unwrap();
+    stage.model.gate("never").wait_arrived(1).await.unwrap();
+    play.until_state("main", "m1", "waiting").await;
+    client.say("m2", "/stop").await.unwrap();
+    client.answer_to("m1").await.unwrap();
+    let turns = wait::until_async("every turn to end", PATIENCE, || async {
+        let turns = play.state().await["turns"].clone();
+        turns.as_array().unwrap().is_empty().then_some(())
+    });
+    turns.await.unwrap();
+    let inbox = play.api().get("/api/v1/inbox?agent=research").await.unwrap().good().unwrap();
+    assert_eq!(inbox["items"][0]["state"], "cancelled", "{inbox}");
+}
