@@ -70,6 +70,7 @@ mod fault_next;
 mod fault_outcomes;
 mod fault_replay;
 mod fault_start;
+mod fault_tasks;
 mod fault_upgrade;
 mod fault_vault;
 mod first_contact;
