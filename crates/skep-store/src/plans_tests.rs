@@ -1,6 +1,7 @@
 //! No statement of the product walks a table or sorts: each one that ran is explained.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod agents_tests;
 mod allowed_tests;
 mod deletion_tests;
 mod samples_tests;
@@ -27,7 +28,7 @@ use skep_core::settings::{QueueMode, Think};
 use skep_core::spend::Span;
 use skep_db::audit_chain;
 
-use crate::agents::{self, EgressBucket, InstallAgents, KeepBuckets, NewAgent, RegisterAgents};
+use crate::agents::{self, EgressBucket, KeepBuckets, NewAgent, RegisterAgents};
 use crate::approvals::{self, AnswerApproval, Approval, ExpireReopened, NoteRefused, Reopen};
 use crate::audit;
 use crate::begin::BeginSession;
@@ -67,16 +68,6 @@ struct Story {
 }
 
 impl Story {
-    async fn place_agents(&self) {
-        let parent = Some(AgentName::new("main"));
-        let child = NewAgent { parent, ..NewAgent::root(AgentName::new("child")) };
-        let install = InstallAgents { agents: vec![child], gone: Vec::new(), now: 1 };
-        self.store.write(install).await.unwrap();
-        let gone = vec![AgentName::new("child")];
-        let withdraw = InstallAgents { agents: Vec::new(), gone, now: 1 };
-        self.store.write(withdraw).await.unwrap();
-    }
-
     async fn tell(mut self) {
         for _ in 0..2 {
             let agents = vec![NewAgent::root(AgentName::new("main"))];

@@ -2,7 +2,7 @@
 
 use skep_db::{MigrationFile, Schema};
 
-use crate::tables::agents::{InstallAgents, KeepBuckets, RegisterAgents};
+use crate::tables::agents::{InstallAgents, KeepBuckets, RegisterAgents, WantAgent};
 use crate::tables::approvals::{AnswerApproval, ExpireReopened, NoteRefused, Reopen};
 use crate::tables::audit::AddAudit;
 use crate::tables::begin::BeginSession;
@@ -33,13 +33,13 @@ use crate::tables::watch::NoteEvent;
 skep_db::commands! {
     /// Every write there is.
     pub enum Command -> Outcome, SCHEMA;
-    RegisterAgents, InstallAgents, Accept, Order, StopLane, CancelItem, Retry, BeginSession, Take,
-    Journal, Park, RetryNow, Release, Close, Decide, AnswerApproval, Reopen, ExpireReopened,
-    NoteRefused, AddGrant, RevokeGrant, Recover, RenewLeases, WakeLanes, Unhold, OpenChannel,
-    BeginRequest, CloseRequest, RecordFrames, AddToken, RevokeToken, NoteEvent, Expire, SignIn,
-    SignOut, IndexSpoken, ForkSession, EditSession, DeleteSession, Import, AddAudit,
-    Unsettled, Unusable, ChargeLost, Resolve, ClockSetBack, KeepBuckets, ChangeVault, Assign,
-    CancelTask, ExpireTasks,
+    RegisterAgents, InstallAgents, WantAgent, Accept, Order, StopLane, CancelItem, Retry,
+    BeginSession, Take, Journal, Park, RetryNow, Release, Close, Decide, AnswerApproval, Reopen,
+    ExpireReopened, NoteRefused, AddGrant, RevokeGrant, Recover, RenewLeases, WakeLanes, Unhold,
+    OpenChannel, BeginRequest, CloseRequest, RecordFrames, AddToken, RevokeToken, NoteEvent,
+    Expire, SignIn, SignOut, IndexSpoken, ForkSession, EditSession, DeleteSession, Import,
+    AddAudit, Unsettled, Unusable, ChargeLost, Resolve, ClockSetBack, KeepBuckets, ChangeVault,
+    Assign, CancelTask, ExpireTasks,
 }
 
 const SCHEMA: Schema = Schema {

@@ -111,7 +111,7 @@ enum RootCommand {
         after_help = "Examples:
   skep agent list
   skep agent new reviewer --tools read,grep,glob
-  skep agent stop main           stop its running turn"
+  skep agent stop main           stop it; skep agent start main has it go on"
     )]
     Agent(agent::AgentCommand),
     /// List the messages sent to agents, newest first

@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum 54c906f18d01adb1.
+// Do not edit; checksum a8a7844154a6c41f.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -27,7 +27,7 @@ export interface AgentInfo {
   name: AgentName;
   parent?: AgentName | null;
   description: string;
-  /** `active` or `failed`. */
+  /** `active`, `paused`, `stopped` or `failed`. */
   status: string;
   error?: string | null;
   engine: string;
@@ -313,6 +313,15 @@ export interface Capabilities {
 export interface CapsInfo {
   tokens?: number | null;
   cost?: number | null;
+}
+
+export interface ChangeOfLife {
+  action: LifeCycle;
+}
+
+export interface ChangedLife {
+  /** It was otherwise before. */
+  changed: boolean;
 }
 
 /** A stable place frames go to, such as `ws:4f…`. */
@@ -1116,6 +1125,9 @@ export type ItemInfo = InboxItem & {
 };
 
 export type ItemState = "pending" | "running" | "waiting" | "done" | "failed" | "cancelled" | "dead";
+
+/** What somebody wants of an agent. */
+export type LifeCycle = "pause" | "stop" | "start" | "restart";
 
 export interface Link {
   /** What stands behind `#once=` in the link. */

@@ -32,18 +32,42 @@ pub enum AgentCommand {
     },
     /// Create an agent: its folder with settings, rules and workspace
     New(NewAgentArgs),
-    /// Stop the running turn of an agent
+    /// Have an agent finish its turns and take up nothing new
+    #[command(after_help = "Examples:
+  skep agent pause main
+  skep agent start main")]
+    Pause {
+        /// The agent
+        agent: String,
+    },
+    /// Have a paused or stopped agent go on
+    #[command(after_help = "Examples:
+  skep agent start main")]
+    Start {
+        /// The agent
+        agent: String,
+    },
+    /// Cut the turns of an agent and have them go on at once
+    #[command(after_help = "Examples:
+  skep agent restart main")]
+    Restart {
+        /// The agent
+        agent: String,
+    },
+    /// Stop an agent, or end the running turn of one conversation
     #[command(after_help = "Examples:
   skep agent stop main
   skep agent stop main --session discord:42
 
-Queued messages stay and run next; `skep task cancel` ends a single item.")]
+Without --session the whole agent stops: its turns are cut and go on with `skep agent start`.
+With it one turn ends for good, and queued messages run next; `skep task cancel` ends a single
+item.")]
     Stop {
         /// The agent
         agent: String,
-        /// Session key of the conversation
-        #[arg(long, default_value = "main", value_name = "KEY")]
-        session: String,
+        /// End only the turn of this conversation, by its session key
+        #[arg(long, value_name = "KEY")]
+        session: Option<String>,
     },
 }
 
@@ -87,7 +111,15 @@ where
         AgentCommand::List => list(globals).await,
         AgentCommand::Show { agent } => show(&agent, globals).await,
         AgentCommand::New(new) => create(&new, globals, make).await,
-        AgentCommand::Stop { agent, session } => stop(&agent, &session, globals).await,
+        AgentCommand::Pause { agent } => live(&agent, "pause", "paused", globals).await,
+        AgentCommand::Start { agent } => live(&agent, "start", "active", globals).await,
+        AgentCommand::Restart { agent } => live(&agent, "restart", "active", globals).await,
+        AgentCommand::Stop { agent, session: None } => {
+            live(&agent, "stop", "stopped", globals).await
+        }
+        AgentCommand::Stop { agent, session: Some(session) } => {
+            stop(&agent, &session, globals).await
+        }
     }
 }
 
@@ -205,6 +237,20 @@ async fn noticed(globals: &Globals, name: &str) -> bool {
         sleep(PAUSE).await;
     }
     false
+}
+
+async fn live(agent: &str, action: &str, state: &str, globals: &Globals) -> Result<(), Failure> {
+    let client = Client::open(globals)?;
+    let path = format!("/api/v1/agents/{}/life", escaped(agent));
+    let attempted = format!("{action} {agent}");
+    let told = client.submit(&path, &json!({ "action": action }), attempted).await?;
+    let line = match (action, told["changed"] == true) {
+        ("restart", _) => format!("{agent} begins again"),
+        (_, true) => format!("{agent} is {state}"),
+        (_, false) => format!("{agent} was {state} already"),
+    };
+    globals.print(&told, [line]);
+    Ok(())
 }
 
 async fn stop(agent: &str, session: &str, globals: &Globals) -> Result<(), Failure> {

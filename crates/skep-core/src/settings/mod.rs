@@ -9,7 +9,7 @@ pub mod tree;
 mod tree_tests;
 
 pub use crate::hive_settings::HiveSettings;
-pub use crate::vocab::configuration::{ConfigProblem, SandboxLevel, SandboxNetwork};
+pub use crate::vocab::configuration::{ConfigProblem, SandboxLevel, SandboxNetwork, Wanted};
 pub use agent::{
     AgentSettings, AgentState, Parallel, QueueMode, RuleFile, SandboxLimits, SandboxSettings,
     USUAL_RECIPIENTS,

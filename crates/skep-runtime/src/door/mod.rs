@@ -221,7 +221,7 @@ pub struct AgentInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<AgentName>,
     pub description: String,
-    /// `active` or `failed`.
+    /// `active`, `paused`, `stopped` or `failed`.
     pub status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

@@ -74,6 +74,7 @@ fn routes() -> Routes {
         .guarded(Action::ReadHistory, routes!(files::show))
         .guarded(Action::Talk, routes!(messages::send))
         .guarded(Action::Talk, routes!(agents::stop))
+        .guarded(Action::Configure, routes!(agents::life))
         .guarded(Action::Watch, routes!(hive::state))
         .guarded(Action::Watch, routes!(hive::inbox))
         .guarded(Action::Watch, routes!(items::show))

@@ -2,11 +2,16 @@
 
 use std::collections::HashMap;
 
+use serde_json::json;
 use skep_core::Millis;
+use skep_core::audit::AuditRow;
 use skep_core::bucket::{Bucket, FILLS_IN};
 use skep_core::event::{Event, EventKind};
 use skep_core::ids::{AgentId, AgentName, TurnId};
+use skep_core::settings::Wanted;
 use skep_db::{Addition, Cell, Columns, Conn, Record, Refusal, Run, SqlError, Tx, args, record};
+
+use crate::tables::lanes;
 
 /// Gives every agent a row; those that have one keep it, also while they are not among these.
 /// A change of status becomes an event.
@@ -123,7 +128,7 @@ async fn settle(
         }
     };
     let failure = agent.failed.clone();
-    let is = Status { wanted: row.status.wanted.clone(), installed: true, failure };
+    let is = Status { wanted: row.status.wanted, installed: true, failure };
     change(tx, &agent.name, &mut row, is, now).await?;
     Ok(row)
 }
@@ -135,7 +140,7 @@ async fn withdraw(
     mut row: Found,
     now: Millis,
 ) -> Result<(), SqlError> {
-    let is = Status { wanted: row.status.wanted.clone(), installed: false, failure: None };
+    let is = Status { wanted: row.status.wanted, installed: false, failure: None };
     change(tx, name, &mut row, is, now).await
 }
 
@@ -170,11 +175,43 @@ async fn place(
     Ok(())
 }
 
+/// Has an agent work, finish what it does, or do nothing.
+pub struct WantAgent {
+    pub agent: AgentId,
+    pub wanted: Wanted,
+    /// Who wants it.
+    pub by: String,
+    pub now: Millis,
+}
+
+impl Run for WantAgent {
+    /// Whether that is new.
+    type Out = bool;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<bool, Refusal> {
+        let select = "SELECT name, wanted, installed, failure FROM agents \
+                      WHERE id = $1 AND removed_at IS NULL";
+        let found: Option<(AgentName, Status)> = tx.conn.find(select, &args![self.agent]).await?;
+        let (name, was) = found.ok_or_else(|| Refusal::not_found("the agent"))?;
+        if was.wanted == self.wanted {
+            return Ok(false);
+        }
+        let update = "UPDATE agents SET wanted = $2 WHERE id = $1";
+        tx.conn.run(update, &args![self.agent, self.wanted]).await?;
+        lanes::refresh_agent(tx, self.agent).await?;
+        let is = Status { wanted: self.wanted, ..was };
+        let kind = EventKind::Status { state: is.word().to_owned(), reason: is.failure };
+        tx.event(Event::of(self.agent, &name, self.now, kind));
+        let what = json!({ "agent": name, "wanted": self.wanted.as_str() });
+        tx.audit(AuditRow::change("agent_wanted", Some(&self.by), &what, self.now)).await?;
+        Ok(true)
+    }
+}
+
 /// What the shown status of an agent follows from.
 #[derive(PartialEq)]
 struct Status {
-    /// `active`, `paused` or `stopped`.
-    wanted: String,
+    wanted: Wanted,
     /// The settings name it.
     installed: bool,
     /// Why it cannot run, when it cannot.
@@ -185,7 +222,7 @@ record!(Status { wanted, installed, failure });
 
 impl Status {
     fn of_new() -> Self {
-        Self { wanted: "active".to_owned(), installed: false, failure: None }
+        Self { wanted: Wanted::Active, installed: false, failure: None }
     }
 
     /// As it is shown.
@@ -193,7 +230,7 @@ impl Status {
         match self {
             Self { installed: false, .. } => "removed",
             Self { failure: Some(_), .. } => "failed",
-            Self { wanted, .. } => wanted,
+            Self { wanted, .. } => wanted.as_str(),
         }
     }
 }
@@ -234,6 +271,7 @@ pub(crate) async fn tally(tx: &mut Tx<'_>, agent: AgentId, by: Tally) -> Result<
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentCounts {
     pub agent: AgentId,
+    pub wanted: Wanted,
     /// Turns that run, also those that pause before a model call is made again.
     pub running: i64,
     /// Turns that wait: for a person, for a time, or for another try.
@@ -242,7 +280,7 @@ pub struct AgentCounts {
     pub queued: i64,
 }
 
-record!(AgentCounts { agent, running, waiting, queued });
+record!(AgentCounts { agent, wanted, running, waiting, queued });
 
 /// The row of an agent, also of one that is not in the settings now. The living one has the name;
 /// removed ones are found by their id.
@@ -261,7 +299,7 @@ pub async fn find(
 
 pub async fn counts(conn: &mut Conn) -> Result<Vec<AgentCounts>, SqlError> {
     // Items of a turn that is tried again later are pending, and wait with it.
-    let select = "SELECT a.id, COALESCE(o.running, 0), COALESCE(o.waiting, 0), \
+    let select = "SELECT a.id, a.wanted, COALESCE(o.running, 0), COALESCE(o.waiting, 0), \
                   a.pending - COALESCE(o.items, 0) FROM agents a LEFT JOIN (SELECT t.agent, \
                   sum(CASE WHEN t.state = 'running' THEN 1 ELSE 0 END) AS running, \
                   sum(CASE WHEN t.state = 'waiting' OR t.state = 'ready' \

@@ -4,7 +4,7 @@
 use skep_core::Millis;
 use skep_core::event::TurnState;
 use skep_core::ids::{AgentId, LaneId, SessionId, SessionKey, Token, TurnId};
-use skep_core::settings::Think;
+use skep_core::settings::{Think, Wanted};
 use skep_db::{Columns, Conn, Record, Refusal, Run, SqlError, Tx, args, record};
 
 /// A lane as a command finds it.
@@ -24,6 +24,8 @@ pub(crate) struct Lane {
     pub one: bool,
     /// And runs one.
     pub busy: bool,
+    /// Of its agent.
+    pub wanted: Wanted,
 }
 
 impl Record for Lane {
@@ -37,8 +39,16 @@ impl Record for Lane {
         let turn: Option<(TurnId, TurnState)> = row.take()?;
         let waiting_for = row.take()?;
         let open = turn.map(|(id, state)| OpenTurn { id, state, waiting_for });
-        let (one, busy) = row.take()?;
-        Ok(Self { id, token, pending, ready, fresh, session, chosen, open, one, busy })
+        let (one, busy, wanted) = row.take()?;
+        Ok(Self { id, token, pending, ready, fresh, session, chosen, open, one, busy, wanted })
+    }
+}
+
+impl Lane {
+    /// A message that comes now can begin its turn at once.
+    pub fn is_free(&self) -> bool {
+        let idle = self.open.is_none() && self.pending == 0 && !self.busy;
+        idle && self.wanted == Wanted::Active
     }
 }
 
@@ -86,7 +96,8 @@ pub(crate) async fn find(
 ) -> Result<Option<Lane>, SqlError> {
     let select = "SELECT l.id, l.token, l.pending, l.ready_priority, l.fresh, l.session, \
                   s.last_at, s.last_seq, l.profile, l.think, t.id, t.state, t.waiting_for, \
-                  a.parallel_one, a.busy IS NOT NULL FROM lanes l JOIN agents a ON a.id = l.agent \
+                  a.parallel_one, a.busy IS NOT NULL, a.wanted \
+                  FROM lanes l JOIN agents a ON a.id = l.agent \
                   LEFT JOIN sessions s ON s.id = l.session \
                   LEFT JOIN turns t ON t.lane = l.id AND t.ended_at IS NULL \
                   WHERE l.agent = $1 AND l.key = $2";
@@ -138,9 +149,11 @@ async fn set_ready(
     Ok(())
 }
 
-async fn refresh_agent(tx: &mut Tx<'_>, agent: AgentId) -> Result<(), SqlError> {
-    // One that runs a turn and runs one at a time has nothing to be taken.
-    let best = "UPDATE agents SET ready_priority = CASE WHEN busy IS NULL THEN \
+/// An agent that is paused or stopped is never ready, and neither is one that runs one turn at a
+/// time while it does, whatever their lanes are.
+pub(crate) async fn refresh_agent(tx: &mut Tx<'_>, agent: AgentId) -> Result<(), SqlError> {
+    let best = "UPDATE agents SET ready_priority = \
+                CASE WHEN wanted = 'active' AND busy IS NULL THEN \
                 (SELECT ready_priority FROM lanes \
                 WHERE agent = $1 AND ready_priority IS NOT NULL \
                 ORDER BY ready_priority, ready_ord LIMIT 1) END WHERE id = $1";

@@ -46,6 +46,7 @@ mod engine_fallback;
 mod engine_faults;
 mod engine_files;
 mod engine_lanes;
+mod engine_life;
 mod engine_limits;
 mod engine_prompt;
 mod engine_providers;
