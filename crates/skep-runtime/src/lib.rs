@@ -20,6 +20,7 @@ pub use door::{
 pub use hive::{Hive, HiveError, Parts, SettingsChange};
 pub use org::Organisation;
 pub use people::browsers::SignedIn;
+pub use people::escalations::EscalationInfo;
 pub use people::life_cycle::LifeCycle;
 pub use people::outcomes;
 pub use people::tokens::FreshToken;

@@ -13,6 +13,7 @@ use crate::tables::item_views::{CancelItem, Retry};
 use crate::tables::journal::Journal;
 use crate::tables::lanes::{ClockSetBack, Unhold, WakeLanes};
 use crate::tables::leases::{Recover, Release, RenewLeases, Take};
+use crate::tables::org::answer::AnswerTask;
 use crate::tables::org::assign::Assign;
 use crate::tables::org::cancel::CancelTask;
 use crate::tables::org::expiry::ExpireTasks;
@@ -39,7 +40,7 @@ skep_db::commands! {
     OpenChannel, BeginRequest, CloseRequest, RecordFrames, AddToken, RevokeToken, NoteEvent,
     Expire, SignIn, SignOut, IndexSpoken, ForkSession, EditSession, DeleteSession, Import,
     AddAudit, Unsettled, Unusable, ChargeLost, Resolve, ClockSetBack, KeepBuckets, ChangeVault,
-    Assign, CancelTask, ExpireTasks,
+    Assign, AnswerTask, CancelTask, ExpireTasks,
 }
 
 const SCHEMA: Schema = Schema {
@@ -73,6 +74,11 @@ const SCHEMA: Schema = Schema {
         ),
         migration(31, "vault", include_str!("../migrations/sqlite/0031_vault.sql")),
         migration(32, "tasks", include_str!("../migrations/sqlite/0032_tasks.sql")),
+        migration(
+            33,
+            "operator_tasks",
+            include_str!("../migrations/sqlite/0033_operator_tasks.sql"),
+        ),
     ],
     counters: "SELECT (SELECT max(seq) FROM events), \
                (SELECT max(top) FROM (SELECT max(ord) AS top FROM items \

@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum a8a7844154a6c41f.
+// Do not edit; checksum 9f44baf98251a0c7.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -471,6 +471,29 @@ export interface Entered {
   may: Action[];
   /** For the header `X-Skep-Key`, beside the cookie that comes with this answer. */
   key: string;
+}
+
+export interface EscalationAnswer {
+  answer: string;
+}
+
+/** An agent waits for what the operator says. */
+export interface EscalationInfo {
+  id: ItemId;
+  agent: AgentName;
+  /** The conversation that hears the answer. */
+  session_key: SessionKey;
+  /** The first item of the chain it belongs to. */
+  root: ItemId;
+  text: string;
+  created_at: i64;
+  /** From then on nobody waits for an answer. */
+  until: i64;
+}
+
+export interface Escalations {
+  /** Oldest first; at most 200. */
+  escalations: EscalationInfo[];
 }
 
 export type Event = EventChoice0 | EventChoice1 | EventChoice2 | EventChoice3 | EventChoice4 | EventChoice5 | EventChoice6 | EventChoice7 | EventChoice8 | EventChoice9 | EventChoice10 | EventChoice11 | EventChoice12 | EventChoice13 | EventChoice14 | EventChoice15 | EventChoice16 | EventChoice17 | EventChoice18 | EventChoice19 | EventChoice20;

@@ -280,7 +280,7 @@ fn task_info(row: TaskRow) -> TaskInfo {
         item_state: row.item_state,
         hops: row.hops,
         open: row.open,
-        preview: row.body.chars().take(PREVIEW).collect(),
+        preview: skep_scrub::known().beginning(&row.body, PREVIEW),
         result: row.result,
         code: row.code,
         created_at: row.created_at,

@@ -84,8 +84,8 @@ impl OrgTool {
         );
         let escalate = spec(
             "escalate",
-            "Asks the agent above you for help. Its answer comes later, as an event in this \
-             conversation; your task stays open until then.",
+            "Asks the agent above you for help, or the operator where there is none. The answer \
+             comes later, as an event in this conversation; your task stays open until then.",
             json!({
                 "message": text("What you need, complete in itself."),
                 "reason": text("Why you cannot go on without it."),

@@ -10,6 +10,7 @@ use skep_core::task::TaskKind;
 
 use super::{Story, seen};
 use crate::agents::{NewAgent, RegisterAgents};
+use crate::answer::AnswerTask;
 use crate::assign::{Assign, Assigned, ChainLimits};
 use crate::cancel::CancelTask;
 use crate::close::Outcome;
@@ -89,6 +90,9 @@ async fn every_statement_about_tasks_finds_its_rows_by_an_index() {
     assert!(matches!(over, Assigned::Refused { code: "chain_limit", .. }), "{over:?}");
     let wide = ChainLimits { hops: 16, items: 9 };
     give(Assign { limits: wide, ..assign(&worked, "h", TaskKind::HandUp) }).await;
+    let asked = give(Assign { limits: wide, ..assign(&first, "o", TaskKind::Escalate) }).await;
+    let (answer, by) = ("yes".to_owned(), Principal::new("operator"));
+    store.write(AnswerTask { task: asked, answer, by, now: 44 }).await.unwrap();
     store.write(ExpireTasks { now: 45 }).await.unwrap();
     store.write(CancelTask { item: task.clone(), now: 46 }).await.unwrap();
     let (state, code) = (ItemState::Cancelled, FailureCode::Cancelled);

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use skep_core::engine::Capabilities;
 use skep_core::ids::{AgentName, ChannelId, Principal};
 use skep_store::agents::{NewAgent, RegisterAgents};
+use skep_store::answer::AnswerTask;
 use skep_store::assign::Assign;
 use skep_store::audit::AddAudit;
 use skep_store::cancel::CancelTask;
@@ -43,7 +44,8 @@ skep_store::commands! {
     RegisterAgents, OpenChannel, Accept, Order, StopLane, CancelItem, Take, Journal, Park, Release,
     Close, Decide, Recover, WakeLanes, Expire, Import, ForkSession, EditSession,
     DeleteSession, IndexSpoken, Prioritise, RecordFrames, Raw, AddAudit, TimedTake, TimedAccept,
-    BeginRequest, CloseRequest, ClockSetBack, Assign, CancelTask, ExpireTasks, TimedAssign,
+    BeginRequest, CloseRequest, ClockSetBack, Assign, AnswerTask, CancelTask, ExpireTasks,
+    TimedAssign,
 }
 
 pub type LabStore = StoreOf<Lab>;

@@ -19,6 +19,7 @@ mod lane_model;
 mod lane_ops;
 mod lane_story;
 mod opening;
+mod operator_tasks;
 mod org;
 mod pages;
 mod probe;

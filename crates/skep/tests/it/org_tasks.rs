@@ -2,8 +2,9 @@
 //! one slot, and what is stopped stops below too.
 
 use serde_json::{Value, json};
+use skep_testkit::hive::Start;
 use skep_testkit::wait::{self, PATIENCE};
-use skep_testkit::{ModelRequest, Reply};
+use skep_testkit::{ModelRequest, Reply, WsClient, locate};
 
 use crate::stage::{Play, Stage};
 
@@ -129,7 +130,6 @@ async fn org_refusals_are_answers_with_their_reason() {
         0 => Reply::new()
             .tool("delegate_task", json!({"team": "library", "task": "x"}))
             .tool("query_teams", json!({"teams": ["research", "nobody"], "query": "x"}))
-            .tool("escalate", json!({"message": "x"}))
             .tool("enqueue_parent_task", json!({"task": "x"}))
             .tool("list_completed_tasks", json!({"team": "library"})),
         _ => Reply::say("well"),
@@ -142,9 +142,61 @@ async fn org_refusals_are_answers_with_their_reason() {
         .iter()
         .map(|result| serde_json::from_str::<Value>(&result.text).unwrap()["error"].clone())
         .collect();
-    let expected = ["not_your_team", "unknown_team", "no_parent", "no_parent", "not_your_team"];
+    let expected = ["not_your_team", "unknown_team", "no_parent", "not_your_team"];
     assert_eq!(codes, expected);
     assert!(results.iter().all(|result| result.is_error));
+}
+
+/// What a command prints.
+async fn said(stage: &Stage, words: &[&str]) -> String {
+    let start = Start::new(&locate::rig().unwrap(), stage.home()).env("RIG_KEY", "key");
+    let start = words.iter().fold(start, |start, word| start.argument(*word));
+    start.finish().await.unwrap().stdout
+}
+
+#[tokio::test]
+async fn org_what_a_root_escalates_is_answered_by_the_operator() {
+    let stage = Stage::new().await;
+    stage.model.answer_with(|request| {
+        let text = request.last_user_text();
+        match (agent(request).as_str(), request.steps_done()) {
+            ("main", 0) if text.contains("Answer:\nthe blue one") => Reply::say("Blue it is."),
+            ("main", 0) => {
+                let which = json!({"message": "Which colour?", "reason": "Nobody said."});
+                Reply::new().tool("escalate", which)
+            }
+            _ => Reply::say("I have asked."),
+        }
+    });
+    let mut play = team(&stage).await;
+    let mut client = play.ws().await;
+    client.say("m1", "paint it").await.unwrap();
+    assert_eq!(client.answer_to("m1").await.unwrap()["content"], "I have asked.");
+    // What is asked outlives the hive.
+    play.hive.kill().await.unwrap();
+    let play = stage.up().await;
+    let since = client.durable().keys().last().copied().unwrap();
+    let target = play.target().resume(client.channel(), since);
+    let mut client = WsClient::connect(&target).await.unwrap();
+    let listed = play.api().get("/api/v1/escalations").await.unwrap().good().unwrap();
+    let asked = listed["escalations"].as_array().unwrap();
+    assert_eq!(asked.len(), 1, "{listed}");
+    let text = (&asked[0]["agent"], &asked[0]["text"]);
+    assert_eq!(text, (&json!("main"), &json!("Which colour?\n\nReason: Nobody said.")));
+    let path = format!("/api/v1/escalations/{}/answer", asked[0]["id"].as_str().unwrap());
+    let empty = play.api().post(&path, &json!({"answer": " "})).await.unwrap();
+    assert_eq!(empty.status, 400);
+    let shown = said(&stage, &["ask"]).await;
+    assert!(shown.contains("main") && shown.contains("Which colour?"), "{shown}");
+    let id = asked[0]["id"].as_str().unwrap();
+    assert_eq!(said(&stage, &["ask", &id[..13], "the blue one"]).await, "answered\n");
+    let again = play.api().post(&path, &json!({"answer": "the red one"})).await.unwrap();
+    assert_eq!(again.status, 409);
+    let last = client.find("the last word", |frame| frame["about"] == "m1").await.unwrap();
+    assert_eq!(last["content"], "Blue it is.");
+    let listed = play.api().get("/api/v1/escalations").await.unwrap().good().unwrap();
+    assert_eq!(listed, json!({"escalations": []}));
+    assert_eq!(stage.model.refusals(), Vec::<String>::new());
 }
 
 #[tokio::test]

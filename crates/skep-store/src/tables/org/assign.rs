@@ -1,5 +1,6 @@
 //! Giving a task: every guard, the item, the task, and what counts them, in one commit.
 
+use serde_json::json;
 use skep_core::Millis;
 use skep_core::cause::{CallRef, Cause};
 use skep_core::event::ItemState;
@@ -67,7 +68,7 @@ struct Giver {
 
 record!(Giver { agent, agent_name, key, parent });
 
-/// Who is to do it.
+/// Who is to do it. The operator has no row: see [`Target::operator`].
 struct Target {
     agent: AgentId,
     agent_name: AgentName,
@@ -75,6 +76,17 @@ struct Target {
 }
 
 record!(Target { agent, agent_name, parent });
+
+/// The tasks of the operator are those of this agent, whom there is not.
+pub const OPERATOR: AgentId = AgentId(0);
+/// What one agent may have asked the operator for and has no answer to.
+const ASKED: i64 = 50;
+
+impl Target {
+    fn operator() -> Self {
+        Self { agent: OPERATOR, agent_name: AgentName::new("operator"), parent: None }
+    }
+}
 
 type Guarded<T> = Result<T, (&'static str, String)>;
 
@@ -154,10 +166,12 @@ impl Assign {
                 Some(parent) => conn.find(select, &args![parent]).await?,
                 None => None,
             };
-            return Ok(above.map(|above| vec![above]).ok_or_else(|| {
-                let why = format!("there is no agent above {}", giver.agent_name);
-                ("no_parent", why)
-            }));
+            let why = || format!("there is no agent above {}", giver.agent_name);
+            return match (above, self.kind) {
+                (Some(above), _) => Ok(Ok(vec![above])),
+                (None, TaskKind::Escalate) => self.operator(conn, giver).await,
+                (None, _) => Ok(Err(("no_parent", why()))),
+            };
         }
         let mut targets = Vec::with_capacity(self.teams.len());
         for (_, team) in &self.teams {
@@ -178,6 +192,23 @@ impl Assign {
             }
         }
         Ok(Ok(targets))
+    }
+
+    /// Whom an agent without one above it turns to.
+    async fn operator(
+        &self,
+        conn: &mut Conn,
+        giver: &Giver,
+    ) -> Result<Guarded<Vec<Target>>, SqlError> {
+        let open = "SELECT count(*) FROM (SELECT 1 FROM tasks WHERE agent = $1 \
+                    AND state = 'open' AND from_agent = $2 LIMIT $3)";
+        let args = args![OPERATOR, giver.agent, ASKED];
+        let open: i64 = conn.one(open, &args, "a count has a row").await?;
+        if open >= ASKED {
+            let why = format!("the operator has {ASKED} open questions of {}", giver.agent_name);
+            return Ok(Err(("rate_limited", why)));
+        }
+        Ok(Ok(vec![Target::operator()]))
     }
 
     /// At most so many a minute, and the same one once.
@@ -256,6 +287,46 @@ impl Assign {
         item: &ItemId,
         target: &Target,
     ) -> Result<(), Refusal> {
+        if target.agent == OPERATOR {
+            self.tell_origin(tx, giver, place, item).await?;
+        } else {
+            self.put(tx, giver, place, item, target).await?;
+        }
+        self.insert(tx, giver, place, item, target).await?;
+        if let (Some(task), true) = (&place.task, self.kind.is_awaited()) {
+            let more = "UPDATE tasks SET open = open + 1 WHERE item = $1";
+            tx.conn.run(more, &args![task]).await?;
+        }
+        match self.until {
+            Some(until) => Ok(waits::insert(tx, &self.turn, &self.call, item, until).await?),
+            None => Ok(()),
+        }
+    }
+
+    /// Whoever is behind the chain hears that the operator is asked.
+    async fn tell_origin(
+        &self,
+        tx: &mut Tx<'_>,
+        giver: &Giver,
+        place: &ChainPlace,
+        item: &ItemId,
+    ) -> Result<(), Refusal> {
+        let payload = json!({
+            "content": format!("{} has asked the operator for help.", giver.agent_name),
+            "status": "escalated", "task": item, "root": place.root, "agent": giver.agent_name,
+        });
+        chain::notify(tx, place, format!("{item}.status"), payload, self.now).await
+    }
+
+    /// Puts it into the inbox of whoever is to do it.
+    async fn put(
+        &self,
+        tx: &mut Tx<'_>,
+        giver: &Giver,
+        place: &ChainPlace,
+        item: &ItemId,
+        target: &Target,
+    ) -> Result<(), Refusal> {
         let key = self.key(tx.conn, place, target).await?;
         let call = CallRef { turn: self.turn.clone(), call: self.call.clone() };
         let cause = match self.kind {
@@ -281,10 +352,22 @@ impl Assign {
             let detail = format!("{} was named twice", target.agent_name);
             return Err(Refusal::conflict("named_twice", detail));
         }
+        Ok(())
+    }
+
+    async fn insert(
+        &self,
+        tx: &mut Tx<'_>,
+        giver: &Giver,
+        place: &ChainPlace,
+        item: &ItemId,
+        target: &Target,
+    ) -> Result<(), SqlError> {
         let insert = "INSERT INTO tasks (item, root, parent_task, agent, from_agent, from_key, \
-                      from_turn, from_call, kind, created_at, deadline) \
-                      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+                      from_turn, from_call, kind, created_at, deadline, body) \
+                      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
         let kind = self.kind.as_str();
+        let body = (target.agent == OPERATOR).then_some(&self.body);
         let args = args![
             item,
             place.root,
@@ -297,16 +380,10 @@ impl Assign {
             kind,
             self.now,
             self.deadline,
+            body,
         ];
         tx.conn.run(insert, &args).await?;
-        if let (Some(task), true) = (&place.task, self.kind.is_awaited()) {
-            let more = "UPDATE tasks SET open = open + 1 WHERE item = $1";
-            tx.conn.run(more, &args![task]).await?;
-        }
-        match self.until {
-            Some(until) => Ok(waits::insert(tx, &self.turn, &self.call, item, until).await?),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// The session it is worked at in: one for each chain, and what goes up goes where the work

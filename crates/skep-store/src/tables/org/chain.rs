@@ -59,6 +59,12 @@ impl ChainPlace {
         let select = select_place!("FROM items i WHERE i.id = $1");
         conn.find(select, &args![item]).await
     }
+
+    /// Where the end of a task is told: with whoever gave it.
+    pub fn back(mut self) -> Self {
+        self.hops = (self.hops - 1).max(0);
+        self
+    }
 }
 
 /// How long a chain may become.

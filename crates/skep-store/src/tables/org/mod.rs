@@ -1,6 +1,7 @@
 //! The organisation: tasks that agents give each other, calls that wait for their answers, and
 //! the chains all of that belongs to.
 
+pub mod answer;
 pub mod assign;
 pub mod cancel;
 pub(crate) mod chain;

@@ -15,15 +15,20 @@ use super::waits;
 use crate::tables::inbox::NORMAL;
 use skep_db::{Columns, Conn, Record, Refusal, SqlError, Tx, args};
 
+/// Who does what an agent without one above it asks for. No agent has such a name.
+const OPERATOR: &str = "the operator";
+
 /// A task as commands find it.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub item: ItemId,
     pub root: ItemId,
     pub parent_task: Option<ItemId>,
-    pub agent_name: AgentName,
+    /// Who does it; nobody: the operator.
+    pub agent_name: Option<AgentName>,
     pub from_agent: AgentId,
     pub from_key: SessionKey,
+    pub from_turn: TurnId,
     pub kind: TaskKind,
     /// What was given in its course and has not ended.
     pub open: i64,
@@ -41,6 +46,7 @@ impl Record for Task {
             agent_name: row.take()?,
             from_agent: row.take()?,
             from_key: row.take()?,
+            from_turn: row.take()?,
             kind: kind_of(&row.take::<String>()?)?,
             open: row.take()?,
             created_at: row.take()?,
@@ -57,15 +63,21 @@ pub(crate) fn kind_of(word: &str) -> Result<TaskKind, SqlError> {
 macro_rules! select_tasks {
     ($which:literal) => {
         concat!(
-            "SELECT t.item, t.root, t.parent_task, a.name, t.from_agent, t.from_key, ",
-            "t.kind, t.open, t.created_at, i.body, i.lane FROM tasks t ",
-            "JOIN agents a ON a.id = t.agent JOIN items i ON i.id = t.item ",
+            "SELECT t.item, t.root, t.parent_task, a.name, t.from_agent, t.from_key, t.from_turn, ",
+            "t.kind, t.open, t.created_at, coalesce(i.body, t.body, ''), coalesce(i.lane, 0) ",
+            "FROM tasks t LEFT JOIN agents a ON a.id = t.agent ",
+            "LEFT JOIN items i ON i.id = t.item ",
             $which
         )
     };
 }
 
 impl Task {
+    /// Who does it, in words.
+    fn worker(&self) -> &str {
+        self.agent_name.as_ref().map_or(OPERATOR, AgentName::as_str)
+    }
+
     /// Where it has not ended.
     pub async fn open(conn: &mut Conn, item: &ItemId) -> Result<Option<Self>, SqlError> {
         let select = select_tasks!("WHERE t.item = $1 AND t.state = 'open'");
@@ -192,7 +204,7 @@ pub(crate) async fn mark_ended(
     task: &Task,
     end: &TaskEnd<'_>,
 ) -> Result<bool, SqlError> {
-    let result = task_event::bounded(end.text, task.agent_name.as_str());
+    let result = task_event::bounded(end.text, task.worker());
     let update = "UPDATE tasks SET state = $2, code = $3, result = $4, ended_at = $5 \
                   WHERE item = $1 AND state = 'open'";
     let state = end.state.as_str();
@@ -210,7 +222,10 @@ pub(crate) async fn mark_ended(
 async fn tell_giver(tx: &mut Tx<'_>, task: &Task, end: &TaskEnd<'_>) -> Result<bool, Refusal> {
     let name = "SELECT name FROM agents WHERE id = $1 AND removed_at IS NULL";
     let name: Option<AgentName> = tx.conn.find(name, &args![task.from_agent]).await?;
-    let place = ChainPlace::of_item(tx.conn, &task.item).await?;
+    let place = match task.agent_name {
+        Some(_) => ChainPlace::of_item(tx.conn, &task.item).await?.map(ChainPlace::back),
+        None => ChainPlace::of_turn(tx.conn, &task.from_turn).await?,
+    };
     let (Some(agent_name), Some(place)) = (name, place) else { return Ok(false) };
     let counts = "SELECT coalesce(sum(state = 'open'), 0), count(*) FROM tasks \
                   WHERE root = $1 AND from_agent = $2 AND from_key = $3 AND kind <> 'hand_up'";
@@ -218,14 +233,14 @@ async fn tell_giver(tx: &mut Tx<'_>, task: &Task, end: &TaskEnd<'_>) -> Result<b
     let (open, all) = tx.conn.one(counts, &args, "a sum has a row").await?;
     let body = TaskEvent {
         task: task.item.as_str(),
-        team: task.agent_name.as_str(),
+        team: task.agent_name.as_ref().map(AgentName::as_str),
         code: end.code,
         state: end.state,
         took_ms: end.now - task.created_at,
         open,
         all,
         body: &task.body,
-        result: &task_event::bounded(end.text, task.agent_name.as_str()),
+        result: &task_event::bounded(end.text, task.worker()),
     };
     let event = NewItem {
         id: &ItemId(format!("{}.end", task.item)),
@@ -234,21 +249,23 @@ async fn tell_giver(tx: &mut Tx<'_>, task: &Task, end: &TaskEnd<'_>) -> Result<b
         key: &task.from_key,
         cause: Cause::Event,
         priority: NORMAL,
-        principal: sender(&task.agent_name),
+        principal: task.agent_name.as_ref().map_or_else(|| Principal::new("operator"), sender),
         body: &body.text(),
         place: &place,
-        hops: (place.hops - 1).max(0),
+        hops: place.hops,
         correlation: Some(task.item.as_str()),
         dedup: &format!("result:{}", task.item),
         now: end.now,
     };
     let woke = event.insert(tx).await?;
-    if task.parent_task.is_none() && end.state != TaskState::Cancelled {
+    if let (Some(team), None) = (&task.agent_name, &task.parent_task)
+        && end.state != TaskState::Cancelled
+    {
         let word = if end.state == TaskState::Done { "done" } else { "failed" };
         let payload = json!({
-            "content": format!("{}: task {word}", task.agent_name),
+            "content": format!("{team}: task {word}"),
             "status": format!("task_{word}"), "task": task.item, "root": task.root,
-            "agent": agent_name, "team": task.agent_name, "took_ms": end.now - task.created_at,
+            "agent": agent_name, "team": team, "took_ms": end.now - task.created_at,
         });
         chain::notify(tx, &place, format!("{}.status", task.item), payload, end.now).await?;
     }

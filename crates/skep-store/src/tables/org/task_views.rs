@@ -13,15 +13,16 @@ pub struct TaskRow {
     pub id: ItemId,
     pub root: ItemId,
     pub parent_task: Option<ItemId>,
+    /// [`OPERATOR`](super::assign::OPERATOR) where the operator is asked.
     pub agent: AgentId,
     pub agent_name: AgentName,
-    /// Where it is worked at.
+    /// Where it is worked at; empty where the operator is asked.
     pub session_key: SessionKey,
     pub from_agent: AgentName,
     pub from_key: SessionKey,
     pub kind: TaskKind,
     pub state: TaskState,
-    /// Of its item.
+    /// Of its item, where it has one.
     pub item_state: ItemState,
     /// What was given in its course and has not ended.
     pub open: i64,
@@ -72,12 +73,14 @@ fn state_of(word: &str) -> Result<TaskState, SqlError> {
 macro_rules! select_rows {
     ($which:literal) => {
         concat!(
-            "SELECT t.item, t.root, t.parent_task, t.agent, a.name, l.key, f.name, t.from_key, ",
-            "t.kind, t.state, i.state, t.open, i.hops, coalesce(i.origin_principal, i.principal), ",
-            "i.body, t.result, t.code, t.created_at, ",
+            "SELECT t.item, t.root, t.parent_task, t.agent, coalesce(a.name, 'operator'), ",
+            "coalesce(l.key, ''), f.name, t.from_key, t.kind, t.state, ",
+            "coalesce(i.state, CASE t.state WHEN 'open' THEN 'waiting' ELSE t.state END), ",
+            "t.open, coalesce(i.hops, 0), coalesce(i.origin_principal, i.principal, ''), ",
+            "coalesce(i.body, t.body, ''), t.result, t.code, t.created_at, ",
             "i.started_at, t.ended_at, t.deadline FROM tasks t ",
-            "JOIN agents a ON a.id = t.agent JOIN agents f ON f.id = t.from_agent ",
-            "JOIN items i ON i.id = t.item JOIN lanes l ON l.id = i.lane ",
+            "LEFT JOIN agents a ON a.id = t.agent JOIN agents f ON f.id = t.from_agent ",
+            "LEFT JOIN items i ON i.id = t.item LEFT JOIN lanes l ON l.id = i.lane ",
             $which
         )
     };
