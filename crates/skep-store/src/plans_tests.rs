@@ -376,6 +376,7 @@ impl Story {
             token: lease.token,
             entries: Vec::new(),
             outcome,
+            kept: Vec::new(),
             resumed: true,
             usage: Usage::default(),
             active_ms: 1,

@@ -6,7 +6,8 @@ use crate::vocab::task::TaskState;
 
 /// Characters of the task that are shown again.
 const PREVIEW: usize = 200;
-/// Characters of a result that are kept; the whole stands in the session of whoever did it.
+/// Characters of a result that are kept. A longer one is whole in a file, and in the session of
+/// whoever did it.
 pub const RESULT: usize = 10_000;
 
 pub struct TaskEvent<'a> {
@@ -51,15 +52,19 @@ impl TaskEvent<'_> {
     }
 }
 
-/// What is kept of a result.
-pub fn bounded(result: &str, team: &str) -> String {
-    match result.char_indices().nth(RESULT) {
-        None => result.to_owned(),
-        Some((end, _)) => format!(
-            "{}\n[cut after {RESULT} characters; the whole stands in the session of {team}]",
-            &result[..end]
-        ),
-    }
+pub fn is_long(result: &str) -> bool {
+    result.len() > RESULT && result.chars().nth(RESULT).is_some()
+}
+
+/// What is kept of a result. `file`: where it is whole.
+pub fn bounded(result: &str, team: &str, file: Option<&str>) -> String {
+    let Some((end, _)) = result.char_indices().nth(RESULT) else { return result.to_owned() };
+    let whole = match file {
+        Some(file) => format!("is in {file}"),
+        None => format!("stands in the session of {team}"),
+    };
+    let all = result.chars().count();
+    format!("{}\n[the first {RESULT} of {all} characters; the whole {whole}]", &result[..end])
 }
 
 /// Lines that look like ours are quoted.
@@ -120,9 +125,14 @@ mod tests {
     #[test]
     fn a_long_result_is_cut_and_says_so() {
         let long = "é".repeat(RESULT + 1);
-        let kept = bounded(&long, "research");
+        let kept = bounded(&long, "research", None);
         assert!(kept.starts_with(&"é".repeat(RESULT)));
         assert!(kept.ends_with("the whole stands in the session of research]"));
-        assert_eq!(bounded("short", "research"), "short");
+        let kept = bounded(&long, "research", Some("/run/output/t.txt"));
+        let note = "\n[the first 10000 of 10001 characters; the whole is in /run/output/t.txt]";
+        assert!(kept.ends_with(note), "{}", &kept[20_000..]);
+        assert_eq!(bounded("short", "research", Some("/x")), "short");
+        let lengths = [("é".repeat(RESULT), false), (long, true)];
+        assert!(lengths.iter().all(|(text, is)| is_long(text) == *is));
     }
 }

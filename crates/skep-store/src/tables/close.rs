@@ -18,6 +18,7 @@ use crate::tables::inbox::EndedTurn;
 use crate::tables::journal::{Entry, Leased, cost_of, tell_rows, write_entries};
 use crate::tables::lanes;
 use crate::tables::org::cancel::{self, CancelledTasks};
+pub use crate::tables::org::results::KeptResult;
 use crate::tables::org::results::{self, TurnResult};
 use crate::tables::org::waits;
 use crate::tables::outbox::{self, NewFrame};
@@ -28,6 +29,8 @@ pub struct Close {
     pub token: Token,
     pub entries: Vec<Entry>,
     pub outcome: Outcome,
+    /// Where the answer is kept whole, for each task that it may be too long for.
+    pub kept: Vec<KeptResult>,
     /// The turn waited before, and may have left approvals open.
     pub resumed: bool,
     pub usage: Usage,
@@ -209,6 +212,7 @@ impl Close {
             state,
             code,
             text,
+            kept: &self.kept,
             only_events: items.iter().all(is_event),
             now: self.now,
         };

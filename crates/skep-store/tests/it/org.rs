@@ -111,6 +111,7 @@ impl Org {
             token: lease.token,
             entries: Vec::new(),
             outcome,
+            kept: Vec::new(),
             resumed: lease.resumed,
             usage: Usage::default(),
             active_ms: 1,

@@ -200,6 +200,29 @@ async fn org_what_a_root_escalates_is_answered_by_the_operator() {
 }
 
 #[tokio::test]
+async fn org_a_long_result_is_whole_in_a_file_that_the_giver_reads() {
+    let stage = Stage::new().await;
+    let whole = format!("{}THE END", "0123456789\n".repeat(1500));
+    let told = whole.clone();
+    stage.model.answer_with(move |request| match (agent(request).as_str(), request.steps_done()) {
+        ("main", 0) => Reply::new().tool("query_team", json!({"team": "research", "query": "all"})),
+        ("main", 1) => {
+            let answer = result(request)["answer"].as_str().unwrap().to_owned();
+            let (_, file) = answer.split_once("; the whole is in ").unwrap();
+            let file = file.strip_suffix(']').unwrap();
+            Reply::new().tool("grep", json!({"pattern": "THE END", "path": file}))
+        }
+        ("main", _) => Reply::say(&request.last_tool_results()[0].text),
+        _ => Reply::say(&told),
+    });
+    let play = team(&stage).await;
+    let answer = play.ask("main", "tell me everything").await;
+    let found = answer["response"]["content"].as_str().unwrap();
+    assert!(found.contains("THE END"), "{found}");
+    assert_eq!(stage.model.refusals(), Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn org_stop_ends_what_was_given() {
     let stage = Stage::new().await;
     stage.model.answer_with(|request| match (agent(request).as_str(), request.steps_done()) {

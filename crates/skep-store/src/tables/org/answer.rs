@@ -32,7 +32,7 @@ impl Run for AnswerTask {
         let what = json!({ "task": self.task });
         tx.audit(AuditRow::change("task_answered", Some(&self.by.0), &what, self.now)).await?;
         let (state, code, text, now) = (TaskState::Done, None, self.answer.as_str(), self.now);
-        results::end(tx, &task, &TaskEnd { state, code, text, now }).await
+        results::end(tx, &task, &TaskEnd { state, code, text, file: None, now }).await
     }
 
     fn cost(&self) -> usize {

@@ -275,7 +275,7 @@ impl Assign {
         cancel::tree(tx, &task, self.now, cancelled).await?;
         let (state, code, now) = (TaskState::Cancelled, Some("replaced"), self.now);
         let text = "Another task took its place.";
-        results::end(tx, &task, &TaskEnd { state, code, text, now }).await?;
+        results::end(tx, &task, &TaskEnd { state, code, text, file: None, now }).await?;
         Ok(())
     }
 

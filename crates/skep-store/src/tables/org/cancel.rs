@@ -77,7 +77,8 @@ pub(crate) async fn unbegun(tx: &mut Tx<'_>, item: &ItemId, now: Millis) -> Resu
 }
 
 fn told<'a>(now: Millis) -> TaskEnd<'a> {
-    TaskEnd { state: TaskState::Cancelled, code: Some(CANCELLED), text: "It was cancelled.", now }
+    let (state, text) = (TaskState::Cancelled, "It was cancelled.");
+    TaskEnd { state, code: Some(CANCELLED), text, file: None, now }
 }
 
 /// Ends what was given in the course of a task that ends. Whoever gave it is not told: it ends too.

@@ -32,7 +32,8 @@ impl Run for ExpireTasks {
             cancel::tree(tx, &task, self.now, &mut ended).await?;
             let text = "It did not end in time (limits.task_hours).";
             let (state, code, now) = (TaskState::Failed, Some("expired"), self.now);
-            ended.woke |= results::end(tx, &task, &TaskEnd { state, code, text, now }).await?;
+            ended.woke |=
+                results::end(tx, &task, &TaskEnd { state, code, text, file: None, now }).await?;
             ended.tasks += 1;
         }
         Ok(ended)
@@ -58,7 +59,7 @@ impl ExpireTasks {
             pending::end(tx, &id, CancelReason::Stop, self.now).await?;
             let (state, code, now) = (TaskState::Cancelled, Some("timeout"), self.now);
             let text = "Nobody had begun it in time.";
-            results::mark_ended(tx, &task, &TaskEnd { state, code, text, now }).await?;
+            results::mark_ended(tx, &task, &TaskEnd { state, code, text, file: None, now }).await?;
             ended.tasks += 1;
         }
         for (turn, call) in calls {

@@ -116,7 +116,16 @@ pub(crate) struct TaskEnd<'a> {
     pub state: TaskState,
     pub code: Option<&'a str>,
     pub text: &'a str,
+    /// Where a long text is kept whole.
+    pub file: Option<&'a str>,
     pub now: Millis,
+}
+
+/// The whole text of a long result, where whoever gave the task can read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptResult {
+    pub task: ItemId,
+    pub file: String,
 }
 
 /// A turn that has ended, as far as tasks go.
@@ -128,6 +137,7 @@ pub(crate) struct TurnResult<'a> {
     pub code: Option<&'a str>,
     /// What it said, or why it said nothing.
     pub text: &'a str,
+    pub kept: &'a [KeptResult],
     /// It was there for events alone.
     pub only_events: bool,
     pub now: Millis,
@@ -153,7 +163,9 @@ pub(crate) async fn of_turn(
         } else if task.open > 0 || awaits_event(tx.conn, turn.lane, &id).await? {
             continue;
         }
-        cancelled.woke |= end(tx, &task, &TaskEnd { state, code, text, now }).await?;
+        let kept = turn.kept.iter().find(|kept| kept.task == id);
+        let file = kept.map(|kept| kept.file.as_str());
+        cancelled.woke |= end(tx, &task, &TaskEnd { state, code, text, file, now }).await?;
     }
     if turn.only_events {
         answer_origin(tx, turn).await?;
@@ -162,7 +174,7 @@ pub(crate) async fn of_turn(
 }
 
 /// The tasks that the items of a turn belong to.
-async fn worked_at(conn: &mut Conn, turn: &TurnId) -> Result<Vec<ItemId>, SqlError> {
+pub(crate) async fn worked_at(conn: &mut Conn, turn: &TurnId) -> Result<Vec<ItemId>, SqlError> {
     let own = "SELECT t.item FROM items i JOIN tasks t ON t.item = i.id WHERE i.turn = $1";
     let mut tasks: Vec<ItemId> = conn.list(own, &args![turn]).await?;
     let events = "SELECT c.parent_task FROM items i JOIN tasks c ON c.item = i.correlation \
@@ -204,7 +216,7 @@ pub(crate) async fn mark_ended(
     task: &Task,
     end: &TaskEnd<'_>,
 ) -> Result<bool, SqlError> {
-    let result = task_event::bounded(end.text, task.worker());
+    let result = task_event::bounded(end.text, task.worker(), end.file);
     let update = "UPDATE tasks SET state = $2, code = $3, result = $4, ended_at = $5 \
                   WHERE item = $1 AND state = 'open'";
     let state = end.state.as_str();
@@ -240,7 +252,7 @@ async fn tell_giver(tx: &mut Tx<'_>, task: &Task, end: &TaskEnd<'_>) -> Result<b
         open,
         all,
         body: &task.body,
-        result: &task_event::bounded(end.text, task.worker()),
+        result: &task_event::bounded(end.text, task.worker(), end.file),
     };
     let event = NewItem {
         id: &ItemId(format!("{}.end", task.item)),

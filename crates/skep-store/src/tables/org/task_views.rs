@@ -2,10 +2,10 @@
 
 use skep_core::Millis;
 use skep_core::event::ItemState;
-use skep_core::ids::{AgentId, AgentName, ItemId, Principal, SessionKey};
+use skep_core::ids::{AgentId, AgentName, ItemId, Principal, SessionKey, TurnId};
 use skep_core::task::{TaskKind, TaskState};
 
-use super::results::kind_of;
+use super::results::{self, kind_of};
 use skep_db::{Columns, Conn, Record, SqlError, args};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,6 +128,19 @@ pub async fn children(
     let select = "SELECT id, name FROM agents WHERE parent_id = $1 AND removed_at IS NULL \
                   ORDER BY name";
     conn.list(select, &args![parent]).await
+}
+
+/// Who hears what the turn comes to: its tasks, with the agents and the sessions that gave them.
+pub async fn givers(
+    conn: &mut Conn,
+    turn: &TurnId,
+) -> Result<Vec<(ItemId, AgentId, SessionKey)>, SqlError> {
+    let mut givers = Vec::new();
+    for task in results::worked_at(conn, turn).await? {
+        let select = "SELECT item, from_agent, from_key FROM tasks WHERE item = $1";
+        givers.extend(conn.find(select, &args![task]).await?);
+    }
+    Ok(givers)
 }
 
 /// The root of the chain that an item belongs to.
