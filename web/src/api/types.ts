@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum 9f44baf98251a0c7.
+// Do not edit; checksum 15005fb94b34abd0.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -21,6 +21,7 @@ export type AgentBudget = BudgetInfo & {
   agent: AgentName;
   /** What one of its turns may use, where its settings say so. */
   per_turn: CapsInfo;
+  team?: BudgetInfo | null;
 };
 
 export interface AgentInfo {

@@ -62,6 +62,8 @@ impl Limits {
 pub struct Budgets {
     pub day: Caps,
     pub turn: Caps,
+    /// Of a day, with everybody below it.
+    pub team: Caps,
     /// Instead of the hive's.
     pub turn_time: Option<Duration>,
 }

@@ -3,7 +3,7 @@
 
 mod toolbox;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use skep_core::engine::Engine;
@@ -87,6 +87,12 @@ impl Snapshot {
             Some(own) if *own == id => self.settings.agent(name),
             _ => Err("it is no longer configured".to_owned()),
         }
+    }
+
+    /// An agent and everybody below it.
+    pub fn members(&self, agent: &AgentName) -> Vec<AgentId> {
+        let team = self.tree.below(BTreeSet::from([agent.clone()]));
+        team.iter().filter_map(|name| self.ids.get(name).copied()).collect()
     }
 
     pub fn engine(&self, agent: &AgentSettings) -> Option<Arc<dyn Engine>> {

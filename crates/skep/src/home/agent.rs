@@ -92,6 +92,10 @@ struct RawBudgets {
     tokens_per_day: Option<BoundedInteger<1, 10_000_000_000>>,
     /// Dollars in a day, UTC (no limit).
     cost_per_day: Option<Dollars>,
+    /// Tokens in a day, UTC, of the agent and everybody below it (no limit).
+    team_tokens_per_day: Option<BoundedInteger<1, 10_000_000_000>>,
+    /// Dollars in a day, UTC, of the agent and everybody below it (no limit).
+    team_cost_per_day: Option<Dollars>,
     /// Tokens in one turn (no limit).
     tokens_per_turn: Option<BoundedInteger<1, 10_000_000_000>>,
     /// Dollars in one turn (no limit).
@@ -109,6 +113,7 @@ impl RawBudgets {
         Budgets {
             day: caps(self.tokens_per_day.map(|n| n.0), self.cost_per_day.as_ref()),
             turn: caps(self.tokens_per_turn.map(|n| n.0), self.cost_per_turn.as_ref()),
+            team: caps(self.team_tokens_per_day.map(|n| n.0), self.team_cost_per_day.as_ref()),
             turn_time: self.turn_seconds.map(|n| Duration::from_secs(n.0)),
         }
     }

@@ -148,7 +148,7 @@ fn every_key_acts() {
              allowed_tools: ['@files', 'e*']\n\
              max_steps: 3\nthink: high\nqueue_mode: interrupt\nworkspace: ../../place\n\
              budgets: {cost_per_day: 2, tokens_per_day: 3, cost_per_turn: 4, \
-             tokens_per_turn: 5, turn_seconds: 6}\n",
+             tokens_per_turn: 5, turn_seconds: 6, team_cost_per_day: 7, team_tokens_per_day: 8}\n",
         ),
         ("teams/README.md", "not an agent"),
         ("place/file", ""),
@@ -209,8 +209,8 @@ fn every_key_acts() {
     assert_eq!((cto.max_steps, cto.queue_mode), (3, QueueMode::Interrupt));
     assert_eq!(cto.think, Some(Think::High));
     let caps = |tokens, cost| Caps { tokens: Some(tokens), cost: Money::from_dollars(cost) };
-    let time = Some(Duration::from_secs(6));
-    let budgets = Budgets { day: caps(3, 2.0), turn: caps(5, 4.0), turn_time: time };
+    let (team, turn_time) = (caps(8, 7.0), Some(Duration::from_secs(6)));
+    let budgets = Budgets { day: caps(3, 2.0), turn: caps(5, 4.0), team, turn_time };
     assert_eq!((cto.budgets, main.budgets), (budgets, Budgets::default()));
     assert_eq!(cto.allowed_tools, ["read", "write", "edit", "glob", "grep", "e*"]);
     assert_eq!(cto.workspace, folder.home.root().join("place").canonicalize().unwrap());
