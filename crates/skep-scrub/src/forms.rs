@@ -5,6 +5,11 @@ use std::fmt::Write as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
+/// Letters of a word of a value of several lines that is looked for alone.
+const LONG_WORD: usize = 32;
+/// So many of them.
+const MOST_LINES: usize = 256;
+
 /// Every form, some of them twice.
 pub(super) fn of(value: &str) -> Vec<String> {
     let mut forms = vec![value.to_owned()];
@@ -21,7 +26,23 @@ pub(super) fn of(value: &str) -> Vec<String> {
     for skipped in 0..3 {
         forms.extend(base64_inside(value.as_bytes(), skipped));
     }
+    forms.extend(lines(value).map(str::to_owned));
     forms
+}
+
+/// Of a value of several lines the long words that nobody writes by chance: whatever stands before
+/// or behind the lines, and however few of them there are.
+fn lines(value: &str) -> impl Iterator<Item = &str> {
+    let is_several = value.trim().contains('\n') || value.contains("\\n");
+    let is_digit = |c: char| c.is_ascii_alphanumeric() || "+/=_-".contains(c);
+    let is_long = |word: &&str| {
+        let digits = word.bytes().filter(u8::is_ascii_digit).count();
+        let letters = word.bytes().filter(u8::is_ascii_alphabetic).count();
+        word.len() >= LONG_WORD && digits >= 2 && letters >= 2
+    };
+    // An escaped line end is no part of the word behind it.
+    let parts = value.split("\\n").flat_map(move |part| part.split(move |c| !is_digit(c)));
+    parts.filter(is_long).filter(move |_| is_several).take(MOST_LINES)
 }
 
 /// As it stands in a JSON text, and as it stands in a JSON text inside another.

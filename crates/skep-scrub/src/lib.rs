@@ -7,17 +7,15 @@
 //! on purpose this is no wall: those do not get it in the first place.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::Range;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 mod cut;
 mod decode;
+mod form_set;
 mod formats;
 mod forms;
 mod marker;
@@ -25,6 +23,7 @@ mod reader;
 mod stream;
 
 use decode::DecodedLevel;
+use form_set::FormSet;
 pub use formats::issuers;
 use marker::MARK;
 pub use marker::marker;
@@ -34,20 +33,29 @@ pub use stream::Stream;
 /// Shorter ones would be found in ordinary text.
 pub const SHORTEST: usize = 8;
 
-/// Bytes of all forms up to which the fastest finder is made. Making that one takes the square of
-/// the length of a value that repeats itself, and half a KiB for each byte; of the other it is
-/// linear.
-const FAST_BYTES: usize = 8 << 10;
-
 /// A value that must not be seen, and the name that is shown in its place.
 pub struct Secret {
     pub name: String,
     pub value: SecretString,
+    pub owner: Owner,
+}
+
+/// Whose secret it is. Where one of an agent overlaps with one of people, only the latter is seen:
+/// an agent could else learn it letter by letter from which of its own values are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    People,
+    Agent,
 }
 
 impl Secret {
-    pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
-        Self { name: name.into(), value: SecretString::from(value.into()) }
+    pub fn new(name: impl Into<String>, value: impl Into<SecretString>) -> Self {
+        Self { name: name.into(), value: value.into(), owner: Owner::People }
+    }
+
+    /// One that an agent set itself.
+    pub fn of_agent(name: impl Into<String>, value: impl Into<SecretString>) -> Self {
+        Self { owner: Owner::Agent, ..Self::new(name, value) }
     }
 
     /// How long the value is.
@@ -77,27 +85,14 @@ pub struct Scrubber {
 #[derive(Default)]
 struct Table {
     secrets: Vec<Arc<Secret>>,
-    /// In order, so that the beginning of one can be looked up.
-    forms: Vec<SecretString>,
-    /// By form: what stands in its place.
-    markers: Vec<String>,
-    begins: FirstBytes,
+    people: FormSet,
+    agents: FormSet,
     longest: usize,
     /// Some secret holds what is written with a backslash.
     backslashes: bool,
     /// So many bytes of every stream wait, whatever they are, where some secret is more than one
     /// word: as many as its longest form has, within bounds.
     lag: usize,
-    /// Keeps copies of the forms, which cannot be wiped: they live as long as the process.
-    finder: Option<AhoCorasick>,
-}
-
-struct FirstBytes([bool; 256]);
-
-impl Default for FirstBytes {
-    fn default() -> Self {
-        Self([false; 256])
-    }
 }
 
 impl Scrubber {
@@ -107,20 +102,28 @@ impl Scrubber {
         let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
         let known = self.table();
         let mut all = known.secrets.clone();
-        let mut too_short = Vec::new();
+        let (mut too_short, mut is_new) = (Vec::new(), false);
         for secret in secrets {
             let value = secret.value.expose_secret();
             if value.len() < SHORTEST {
                 if !value.is_empty() {
                     too_short.push(secret.name);
                 }
-            } else if !value.contains(MARK)
-                && !all.iter().any(|known| known.value.expose_secret() == value)
-            {
-                all.push(Arc::new(secret));
+                continue;
+            }
+            let at = all.iter().position(|known| known.value.expose_secret() == value);
+            match at.map(|at| (at, all[at].owner)) {
+                _ if value.contains(MARK) => {}
+                None => all.push(Arc::new(secret)),
+                // What people keep as well is theirs.
+                Some((at, Owner::Agent)) if secret.owner == Owner::People => {
+                    all[at] = Arc::new(secret);
+                    is_new = true;
+                }
+                Some(_) => {}
             }
         }
-        if all.len() > known.secrets.len() {
+        if is_new || all.len() > known.secrets.len() {
             let table = Arc::new(Table::of(all));
             *self.table.write().unwrap_or_else(PoisonError::into_inner) = table;
         }
@@ -128,8 +131,13 @@ impl Scrubber {
     }
 
     /// How many secrets are known.
-    pub fn count(&self) -> usize {
+    pub fn total(&self) -> usize {
         self.table().secrets.len()
+    }
+
+    /// How many secrets of this owner are known.
+    pub fn count(&self, owner: Owner) -> usize {
+        self.table().secrets.iter().filter(|secret| secret.owner == owner).count()
     }
 
     /// The text without secrets.
@@ -181,7 +189,7 @@ impl Scrubber {
         let table = self.table();
         has_mark(text)
             && (formats::is_marked(text)
-                || table.markers.iter().any(|marker| text.contains(marker.as_str())))
+                || table.markers().any(|marker| text.contains(marker.as_str())))
     }
 
     /// As [`Self::is_marked`], for any text of a JSON value.
@@ -252,41 +260,29 @@ fn clean_json(table: &Table, value: &mut Value) -> bool {
 
 impl Table {
     fn of(secrets: Vec<Arc<Secret>>) -> Self {
-        let mut by_form: BTreeMap<String, &str> = BTreeMap::new();
-        for secret in &secrets {
-            let value = secret.value.expose_secret();
-            for form in forms::of(value).into_iter().chain(unescaped(value)) {
-                by_form.entry(form).or_insert(&secret.name);
-            }
-        }
-        let mut begins = FirstBytes::default();
-        by_form.keys().filter_map(|form| form.bytes().next()).for_each(|byte| {
-            begins.0[usize::from(byte)] = true;
-        });
-        let phrases = by_form.keys().filter(|form| !form.bytes().all(stream::is_of_word));
-        let lag = phrases.map(String::len).max().unwrap_or(0).min(stream::MOST_LAG);
-        let longest = by_form.keys().map(String::len).max().unwrap_or(0);
-        let fast = by_form.keys().map(String::len).sum::<usize>() <= FAST_BYTES;
-        let finder = AhoCorasick::builder()
-            .match_kind(MatchKind::LeftmostLongest)
-            .kind((!fast).then_some(AhoCorasickKind::ContiguousNFA))
-            .build(by_form.keys())
-            .inspect_err(|error| tracing::error!(%error, "secrets cannot be searched for"))
-            .ok();
+        let of = |owner| secrets.iter().filter(move |secret| secret.owner == owner);
+        let (people, agents) = (FormSet::of(of(Owner::People)), FormSet::of(of(Owner::Agent)));
+        let forms = || people.forms.iter().chain(&agents.forms).map(ExposeSecret::expose_secret);
+        let phrases = forms().filter(|form| !form.bytes().all(stream::is_of_word));
+        let lag = phrases.map(str::len).max().unwrap_or(0).min(stream::MOST_LAG);
+        let longest = people.longest.max(agents.longest);
         let escaped = |secret: &Arc<Secret>| {
             secret.value.expose_secret().contains(|c: char| c.is_control() || "\"\\/'`".contains(c))
         };
         let backslashes = secrets.iter().any(escaped);
-        let (forms, markers) = by_form
-            .into_iter()
-            .map(|(form, name)| (SecretString::from(form), marker(name)))
-            .unzip();
-        let secrets = secrets.clone();
-        Self { secrets, forms, markers, begins, longest, backslashes, lag, finder }
+        Self { secrets, people, agents, longest, backslashes, lag }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.secrets.is_empty()
+    }
+
+    fn markers(&self) -> impl Iterator<Item = &String> {
+        self.people.markers.iter().chain(&self.agents.markers)
     }
 
     fn clean<'t>(&self, text: &'t str, formats: Formats) -> Cow<'t, str> {
-        if self.finder.is_none() && formats == Formats::Kept {
+        if self.is_empty() && formats == Formats::Kept {
             return Cow::Borrowed(text);
         }
         let all = self.view(text, formats).all();
@@ -310,49 +306,16 @@ impl Table {
         View { table: self, text, lowered: decode::lowered(text), levels, cut, formats }
     }
 
-    /// The first secret from `at` on; of two that begin together the longer.
-    fn find(&self, bytes: &[u8], at: usize) -> Option<(Range<usize>, &str)> {
-        let found = self.finder.as_ref()?.find(Input::new(bytes).span(at..bytes.len()))?;
-        let marker = self.markers.get(found.pattern().as_usize())?;
-        Some((found.range(), marker))
-    }
-
-    /// Where the earliest unfinished form begins that the rest of the bytes may be the beginning
-    /// of, at least so many bytes long; their end when there is none.
+    /// As [`FormSet::unfinished`], of either owner.
     fn unfinished(&self, bytes: &[u8], at: usize, least: usize) -> usize {
-        let earliest = bytes.len().saturating_sub(self.longest.saturating_sub(1)).max(at);
-        let latest = bytes.len().saturating_sub(least);
-        let begins = |from: &usize| {
-            let rest = &bytes[*from..];
-            self.begins.0[usize::from(rest[0])] && self.is_beginning(rest)
-        };
-        (earliest..latest).find(begins).unwrap_or(bytes.len())
-    }
-
-    /// Whether a form begins with this and goes on after it.
-    fn is_beginning(&self, rest: &[u8]) -> bool {
-        self.begun(rest).is_some()
+        let people = self.people.unfinished(bytes, at, least);
+        people.min(self.agents.unfinished(bytes, at, least))
     }
 
     /// Whether this is the first half of a form, or more.
     fn is_most(&self, rest: &[u8]) -> bool {
-        self.begun(rest).is_some_and(|form| !rest.is_empty() && 2 * rest.len() >= form.len())
+        self.people.is_most(rest) || self.agents.is_most(rest)
     }
-
-    /// The form that begins with this and goes on after it.
-    fn begun(&self, rest: &[u8]) -> Option<&[u8]> {
-        let at = self.forms.partition_point(|form| form.expose_secret().as_bytes() <= rest);
-        let form = self.forms.get(at)?.expose_secret().as_bytes();
-        form.starts_with(rest).then_some(form)
-    }
-}
-
-/// The value with escapes taken back that it happens to hold: a text that holds it is read so too.
-fn unescaped(value: &str) -> Vec<String> {
-    let reading = decode::DecodeOptions { backslashes: true };
-    let (levels, _) = decode::levels(value, reading);
-    let texts = levels.into_iter().filter_map(|level| String::from_utf8(level.bytes).ok());
-    texts.filter(|text| text.len() >= SHORTEST).collect()
 }
 
 /// A text at every depth of its escapes.
@@ -374,12 +337,25 @@ struct Found<'t> {
     marker: &'t str,
 }
 
-/// What each way to look for secrets finds next; nothing where it has not looked.
-type Ahead<'t> = Vec<Option<Option<Found<'t>>>>;
+/// What a way to look for secrets looks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sought {
+    OfPeople,
+    OfAgents,
+    Formats,
+}
+
+/// What each way to look for secrets finds next, nothing where it has not looked; and the next
+/// secret that is none of an agent, with all that overlap with it.
+#[derive(Default)]
+struct Ahead<'t> {
+    ways: Vec<Option<Option<Found<'t>>>>,
+    first: Option<Option<Found<'t>>>,
+}
 
 impl<'t> View<'t> {
     fn all(&self) -> Vec<Found<'t>> {
-        let (mut all, mut ahead, mut done) = (Vec::new(), Ahead::new(), 0);
+        let (mut all, mut ahead, mut done) = (Vec::new(), Ahead::default(), 0);
         while let Some(found) = self.find(done, &mut ahead) {
             done = found.end;
             all.push(found);
@@ -387,51 +363,105 @@ impl<'t> View<'t> {
         all
     }
 
-    /// The first secret from `at` on; of two that begin together the longer. Nobody looks again
-    /// where he has looked: a text full of secrets takes no longer than another.
+    /// The first secret from `at` on. Nobody looks again where he has looked: a text full of
+    /// secrets takes no longer than another.
     fn find(&self, at: usize, ahead: &mut Ahead<'t>) -> Option<Found<'t>> {
-        if ahead.is_empty() && self.is_clean(at) {
+        if ahead.ways.is_empty() && self.is_clean(at) {
             return None;
         }
-        let levels = self.levels.iter().map(Some);
-        let known = [None].into_iter().chain(levels.clone()).chain(self.lowered.iter().map(Some));
-        let known = known.map(|level| (level, true));
-        let formats = [None].into_iter().chain(levels).map(|level| (level, false));
+        let first = match ahead.first {
+            Some(first) if first.is_none_or(|first| first.start >= at) => first,
+            _ => self.first(at, ahead),
+        };
+        ahead.first = Some(first);
+        let bound = first.map_or(self.text.len(), |first| first.start);
+        let mut from = at;
+        while let Some(own) = self.next(from, &mut ahead.ways, Owner::Agent)
+            && own.start < bound
+        {
+            if own.end <= bound {
+                return Some(own);
+            }
+            from = from.max(own.start) + 1;
+        }
+        first
+    }
+
+    /// The first secret that is none of an agent, with all that overlap with it.
+    fn first(&self, at: usize, ahead: &mut Ahead<'t>) -> Option<Found<'t>> {
+        let mut first = self.next(at, &mut ahead.ways, Owner::People)?;
+        let mut from = first.start + 1;
+        while let Some(other) = self.next(from, &mut ahead.ways, Owner::People)
+            && other.start < first.end
+        {
+            first.end = first.end.max(other.end);
+            from = from.max(other.start) + 1;
+        }
+        Some(first)
+    }
+
+    /// The first from `at` on; of two that begin together the longer. What only looks like a
+    /// secret is one of people.
+    fn next(
+        &self,
+        at: usize,
+        ways: &mut Vec<Option<Option<Found<'t>>>>,
+        owner: Owner,
+    ) -> Option<Found<'t>> {
+        let levels = || [None].into_iter().chain(self.levels.iter().map(Some));
+        let known = || levels().chain(self.lowered.iter().map(Some));
+        let people = known().map(|level| (level, Sought::OfPeople));
+        let agents = known().map(|level| (level, Sought::OfAgents));
+        let formats = levels().map(|level| (level, Sought::Formats));
         let formats = formats.filter(|_| self.formats == Formats::Found);
-        for (way, (level, is_known)) in known.chain(formats).enumerate() {
-            if ahead.len() == way {
-                ahead.push(None);
+        let mut earliest: Option<Found<'_>> = None;
+        for (way, (level, sought)) in people.chain(agents).chain(formats).enumerate() {
+            if ways.len() == way {
+                ways.push(None);
+            }
+            if (sought == Sought::OfAgents) != (owner == Owner::Agent) {
+                continue;
             }
             let is_ahead = |found: &Option<Found<'_>>| found.is_none_or(|found| found.start >= at);
-            if !ahead[way].as_ref().is_some_and(is_ahead) {
-                ahead[way] = Some(self.look(level, is_known, at));
+            let found = match &ways[way] {
+                Some(found) if is_ahead(found) => *found,
+                _ => self.look(level, sought, at),
+            };
+            ways[way] = Some(found);
+            let rank = |found: Found<'_>| (found.start, usize::MAX - found.end);
+            if let Some(found) = found
+                && earliest.is_none_or(|other| rank(found) < rank(other))
+            {
+                earliest = Some(found);
             }
         }
-        let earliest = |found: &&Found<'_>| (found.start, usize::MAX - found.end);
-        ahead.iter().flatten().flatten().min_by_key(earliest).copied()
+        earliest
     }
 
     /// Whether nothing is there from `at` on, told without a list of ways: nearly always so.
     fn is_clean(&self, at: usize) -> bool {
         self.levels.is_empty()
             && self.lowered.is_none()
-            && self.look(None, true, at).is_none()
-            && (self.formats == Formats::Kept || self.look(None, false, at).is_none())
+            && self.look(None, Sought::OfPeople, at).is_none()
+            && self.look(None, Sought::OfAgents, at).is_none()
+            && (self.formats == Formats::Kept || self.look(None, Sought::Formats, at).is_none())
     }
 
-    fn look(&self, level: Option<&DecodedLevel>, is_known: bool, at: usize) -> Option<Found<'t>> {
+    fn look(&self, level: Option<&DecodedLevel>, sought: Sought, at: usize) -> Option<Found<'t>> {
         let bytes = level.map_or(self.text.as_bytes(), |level| &level.bytes);
         let mut from = level.map_or(at, |level| level.from(at));
         loop {
-            let (found, marker) = match is_known {
-                true => self.table.find(bytes, from)?,
-                false => formats::find(bytes, from)?,
+            let (found, marker) = match sought {
+                Sought::OfPeople => self.table.people.find(bytes, from)?,
+                Sought::OfAgents => self.table.agents.find(bytes, from)?,
+                Sought::Formats => formats::find(bytes, from)?,
             };
             let (start, end) = match level {
                 None => (found.start, found.end),
                 Some(level) => (level.start(found.start), level.end(found.end - 1)),
             };
             // A format goes on over no line end: the next word is another one.
+            let is_known = sought != Sought::Formats;
             let is_one = is_known || level.is_none_or(|level| level.is_one(&found, self.text));
             if is_one && self.text.is_char_boundary(start) && self.text.is_char_boundary(end) {
                 return Some(Found { start, end, marker });

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
+use aho_corasick::AhoCorasickKind;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -421,11 +422,91 @@ fn a_long_value_is_known_in_linear_time_and_space() {
     for value in ["k".repeat(4096), "ab".repeat(2048), random] {
         let scrubber = scrubber(&[&value]);
         let table = scrubber.table();
-        let finder = table.finder.as_ref().unwrap();
+        let finder = table.people.finder.as_ref().unwrap();
         assert_eq!(finder.kind(), AhoCorasickKind::ContiguousNFA);
         assert!(finder.memory_usage() < 400 * value.len(), "{}", finder.memory_usage());
         assert_eq!(scrubber.clean(&format!("a {value} b")), "a [secret:s0] b");
     }
     let usual = scrubber(&[KEY]);
-    assert_eq!(usual.table().finder.as_ref().unwrap().kind(), AhoCorasickKind::DFA);
+    assert_eq!(usual.table().people.finder.as_ref().unwrap().kind(), AhoCorasickKind::DFA);
+}
+
+/// What is left of one of two secrets that overlap would be the secret, but for some letters.
+#[test]
+fn of_secrets_that_overlap_nothing_is_left() {
+    let scrubber = scrubber(&["abcdefgh12345678T", "Tq_A8f3Kd92LmQ0zXw7Pe", "Pe with more words"]);
+    for text in [
+        "it abcdefgh12345678Tq_A8f3Kd92LmQ0zXw7Pe ends",
+        "it abcdefgh12345678%54q_A8f3Kd92LmQ0zXw7Pe ends",
+        "it abcdefgh12345678Tq_A8f3Kd92LmQ0zXw7Pe with more words ends",
+    ] {
+        assert_eq!(scrubber.clean(text), "it [secret:s0] ends", "{text}");
+        for cut in 1..text.len() {
+            let (one, two) = text.split_at(cut);
+            assert_eq!(streamed(&scrubber, &[one, two]), "it [secret:s0] ends", "{one}|{two}");
+        }
+    }
+    let phrase = scrubber_with(&["correct horse battery staple"], &[]);
+    let token =
+        format!("npm_{}correct horse battery staple.", "a1B2c3D4e5".repeat(3).split_at(29).0);
+    assert_eq!(phrase.clean(&token), "[secret:format.npm-token].");
+}
+
+/// Else an agent could find a secret of people by which of its own values is seen before it.
+#[test]
+fn a_value_of_an_agent_that_overlaps_with_one_of_people_is_not_seen() {
+    let people = ["Tq_A8f3Kd92LmQ0zXw7Pe", "correct horse battery staple"];
+    let agents = ["zz9yy8xx7ww6vv55T", "zz9yy8xx7ww6vv55correct", "Peuu1tt2ss3rr4qq5"];
+    let without = scrubber_with(&people, &[]);
+    let with = scrubber_with(&people, &agents);
+    for text in [
+        "zz9yy8xx7ww6vv55Tq_A8f3Kd92LmQ0zXw7Pe and more",
+        "zz9yy8xx7ww6vv55%54q_A8f3Kd92LmQ0zXw7Pe and more",
+        "Tq_A8f3Kd92LmQ0zXw7Peuu1tt2ss3rr4qq5 and more",
+        "zz9yy8xx7ww6vv55correct horse battery staple and more",
+    ] {
+        let shown = without.clean(text);
+        assert_ne!(shown, text);
+        assert_eq!(with.clean(text), shown);
+        for cut in 1..text.len() {
+            let (one, two) = text.split_at(cut);
+            assert_eq!(streamed(&with, &[one, two]), shown, "{one}|{two}");
+        }
+    }
+    assert_eq!(with.clean("a zz9yy8xx7ww6vv55T b"), "a [secret:a0] b");
+}
+
+fn scrubber_with(people: &[&str], agents: &[&str]) -> Scrubber {
+    let scrubber = scrubber(people);
+    let agents = agents.iter().enumerate();
+    scrubber.add(agents.map(|(number, value)| Secret::of_agent(format!("a{number}"), *value)));
+    scrubber
+}
+
+/// Whatever stands before and behind the lines of a key file, and however few of them there are.
+#[test]
+fn lines_of_a_value_are_found_alone() {
+    let line = |number: usize| format!("{number:02}{}", "aB3dE5gH7jK9mN1p".repeat(3));
+    let lines: Vec<String> = (0..12).map(line).collect();
+    let value = format!("-----BEGIN FROBNITZ-----\n{}\n-----END FROBNITZ-----\n", lines.join("\n"));
+    let scrubber = scrubber(&[&value]);
+    let marks: [(&str, &str); 10] = [
+        ("", "\r\n"),
+        ("    ", "\n"),
+        ("+", "\n"),
+        ("> # ", "\n"),
+        ("// ", "\n"),
+        ("    12\t", "\n"),
+        ("\"", "\\n\",\n"),
+        ("| ", " |\n"),
+        ("", "<br>"),
+        ("", " "),
+    ];
+    for (before, behind) in marks {
+        let text: String = value.lines().map(|line| format!("{before}{line}{behind}")).collect();
+        let shown = scrubber.clean(&text);
+        assert!(!lines.iter().any(|line| shown.contains(&line[4..])), "{shown}");
+    }
+    assert_eq!(scrubber.clean(&format!("only {} here", lines[7])), "only [secret:s0] here");
+    assert_eq!(scrubber.clean("BEGIN FROBNITZ"), "BEGIN FROBNITZ");
 }

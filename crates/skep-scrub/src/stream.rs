@@ -43,7 +43,7 @@ impl Stream {
     /// Takes a piece in; gives back what can be shown by now, which may be nothing.
     pub fn push(&mut self, scrubber: &Scrubber, piece: String) -> String {
         let table = scrubber.table();
-        if table.finder.is_none() && self.formats == Formats::Kept {
+        if table.is_empty() && self.formats == Formats::Kept {
             return piece;
         }
         let text = match self.held.is_empty() {
@@ -90,13 +90,13 @@ impl Stream {
         let text = view.text;
         let most = MOST_HELD.max(16 * view.table.longest);
         let mut passed = String::new();
-        let (mut done, mut ahead) = (self.context, Ahead::new());
+        let (mut done, mut ahead) = (self.context, Ahead::default());
         // Before it nothing waits. It is asked for anew only behind it: a text full of secrets
         // takes no longer than another.
         let mut sure = text.len().saturating_sub(most);
         loop {
             let found = view.find(done, &mut ahead);
-            let is_sure = found.is_some_and(|found| found.start < sure);
+            let is_sure = found.is_some_and(|found| found.end <= sure);
             let waits = match is_sure {
                 true => sure,
                 // An escape may begin in what was passed on already.
@@ -105,10 +105,10 @@ impl Stream {
                     _ => text.len(),
                 },
             };
-            // A secret that begins later may turn out to lie inside the one that waits, and one
-            // that begins at the same place to be longer.
+            // A secret that begins later may turn out to lie inside the one that waits or to
+            // overlap with it, and one that begins at the same place to be longer.
             match found {
-                Some(found) if found.start < waits => {
+                Some(found) if found.end <= waits => {
                     passed.push_str(&text[done..found.start]);
                     passed.push_str(found.marker);
                     done = found.end;

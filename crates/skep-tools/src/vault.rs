@@ -101,7 +101,8 @@ impl Tool for VaultTool {
         let wrong = arguments.get("key").filter(|_| key.is_none());
         let wrong = wrong.map(|_| SecretArgument { argument: "key", name: name.clone() });
         let value = SecretArgument { argument: "value", name };
-        let value = (self.action == VaultAction::Set).then_some(value);
+        let has_value = self.action == VaultAction::Set || arguments.get("value").is_some();
+        let value = has_value.then_some(value);
         value.into_iter().chain(wrong).collect()
     }
 

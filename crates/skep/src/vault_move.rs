@@ -67,7 +67,7 @@ impl MovePlan {
         let known = KeyFile::parse(&keys).map_err(|mistake| mistake.to_string())?;
         let written = written_secrets(&source).map_err(|mistake| mistake.to_string())?;
         let mut names = EntryNames { vault, entries: BTreeMap::new(), of_keys: BTreeMap::new() };
-        for Secret { name, value } in known.secrets() {
+        for Secret { name, value, .. } in known.secrets() {
             let entry = names.put(&name, value)?;
             names.of_keys.insert(name, entry);
         }

@@ -21,7 +21,7 @@ use skep_core::{BoxFuture, Millis};
 pub use error::VaultError;
 pub use keys::{CREDENTIAL, KEY_VARIABLE, KeyPlace, VaultKeys};
 
-use skep_scrub::{SHORTEST, Secret};
+use skep_scrub::{Owner, SHORTEST, Secret};
 
 /// Uses within this time are one row that changes.
 const USE_PAUSE: Millis = 60_000;
@@ -284,7 +284,7 @@ impl Vault {
                 }
             }
         }
-        if skep_scrub::known().count() >= MOST_SECRETS {
+        if skep_scrub::known().count(Owner::Agent) >= MOST_SECRETS {
             let why = "too many values were set since the hive started; a restart makes room";
             return Err(VaultError::Invalid(why.to_owned()));
         }
@@ -491,24 +491,28 @@ pub fn is_like_key(value: &str) -> bool {
         let digits = part.bytes().filter(u8::is_ascii_digit).count();
         part.len() >= MIXED && digits >= 2 && part.len() - digits >= 2
     };
-    let is_id = value.len() == 36 && value.split('-').map(str::len).eq([8, 4, 4, 4, 12]);
+    // A hive is full of ids and hashes: whoever could hide one could take it from all others.
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    let is_hash = [32, 40, 64].contains(&value.len()) && value.bytes().all(is_hex);
+    let is_uuid = value.len() == 36 && value.split('-').map(str::len).eq([8, 4, 4, 4, 12]);
     value.len() >= 2 * SHORTEST
         && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || is_mark(byte))
         && value.split(|letter: char| !letter.is_ascii_alphanumeric()).any(is_mixed)
-        && !is_id
+        && !is_uuid
+        && !is_hash
 }
 
 /// Hides a value that an agent gave, where that is hidden and there is room.
 pub fn hide_own(name: &str, value: &str) {
-    if is_hidden(value, false) && skep_scrub::known().count() < MOST_SECRETS {
-        skep_scrub::known().add([Secret::new(name, value)]);
+    if is_hidden(value, false) && skep_scrub::known().count(Owner::Agent) < MOST_SECRETS {
+        skep_scrub::known().add([Secret::of_agent(name, value)]);
     }
 }
 
 async fn hide(name: &str, value: &SecretString, secret: bool) {
     let (name, value) = (marked_as(name), value.clone());
     let work = move || match secret {
-        true => drop(skep_scrub::known().add([Secret { name, value }])),
+        true => drop(skep_scrub::known().add([Secret::new(name, value)])),
         false => hide_own(&name, value.expose_secret()),
     };
     let _ = tokio::task::spawn_blocking(work).await;
@@ -517,7 +521,11 @@ async fn hide(name: &str, value: &SecretString, secret: bool) {
 fn hidden(entry: &HeldEntry) -> Option<Secret> {
     let value = entry.value.clone()?;
     let hidden = is_hidden(value.expose_secret(), entry.row.secret);
-    hidden.then(|| Secret { name: marked_as(&entry.row.name), value })
+    let name = marked_as(&entry.row.name);
+    hidden.then(|| match entry.row.secret {
+        true => Secret::new(name, value),
+        false => Secret::of_agent(name, value),
+    })
 }
 
 /// Never a value, and not how many there are.

@@ -36,8 +36,7 @@ impl Hive {
             return Err(invalid(format!("The key has at most {most} characters.")));
         }
         // Before anything can repeat it.
-        let secret =
-            key.map(|Secret { name, value }| Secret { name: name.clone(), value: value.clone() });
+        let secret = key.map(|Secret { name, value, .. }| Secret::new(name.clone(), value.clone()));
         let add = tokio::task::spawn_blocking(|| skep_scrub::known().add(secret));
         add.await.map_err(|_| DoorError::failed())?;
         let checked = [name, model].into_iter().chain(api_url).try_for_each(|text| {

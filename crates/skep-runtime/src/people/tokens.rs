@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use skep_core::ids::{AgentName, Principal};
 use skep_guard::{clock, random};
-use skep_scrub::Secret;
+use skep_scrub::{Owner, Secret};
 use skep_store::tokens::{self, AddToken, RevokeToken, TokenRow};
 
 use crate::door::{Credential, DoorError, ErrorKind, Grant, Identity, TokenInfo, check_no_secret};
@@ -122,7 +122,7 @@ fn info(row: TokenRow) -> TokenInfo {
 /// The token appears nowhere from now on but where its owner writes it.
 fn hide(id: &str, token: &str) {
     let scrubber = skep_scrub::known();
-    if scrubber.count() < HIDDEN && matches!(scrubber.clean(token), Cow::Borrowed(_)) {
+    if scrubber.count(Owner::People) < HIDDEN && matches!(scrubber.clean(token), Cow::Borrowed(_)) {
         scrubber.add([Secret::new(format!("token.{id}"), token)]);
     }
 }

@@ -107,14 +107,15 @@ impl Toolbox {
         self.boxed(name).map(|boxed| &boxed.tool)
     }
 
-    /// The tool that is meant by a name that is none, but for its marks and capitals.
+    /// The tool that is meant by a name that is none, but for its marks, its capitals and what
+    /// stands before it (`functions.vault_set`).
     pub fn nearest(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        let letters = |name: &str| {
+        let letters = |name: &str| -> Vec<u8> {
             name.bytes().filter(u8::is_ascii_alphanumeric).map(|b| b.to_ascii_lowercase()).collect()
         };
-        let meant: Vec<u8> = letters(name);
-        let found = self.tools.iter().find(|boxed| letters(&boxed.spec.name) == meant);
-        found.map(|boxed| &boxed.tool)
+        let meant = letters(name);
+        let names = self.tools.iter().filter(|boxed| meant.ends_with(&letters(&boxed.spec.name)));
+        names.max_by_key(|boxed| boxed.spec.name.len()).map(|boxed| &boxed.tool)
     }
 
     /// Names in the agent's list and rules that a source may bring, and none does now.

@@ -47,7 +47,7 @@ impl KeyFile {
     }
 
     pub fn secrets(&self) -> Vec<Secret> {
-        self.0.iter().map(|(name, value)| Secret::new(name, value)).collect()
+        self.0.iter().map(|(name, value)| Secret::new(name, value.as_str())).collect()
     }
 }
 

@@ -512,9 +512,7 @@ fn only(
     };
     let api_url = api_url.trim_end_matches('/').to_owned();
     let timeouts = Timeouts::default();
-    let secrets = api_key
-        .iter()
-        .map(|key| Secret { name: vendor.key_variable().to_owned(), value: key.clone() });
+    let secrets = api_key.iter().map(|key| Secret::new(vendor.key_variable(), key.clone()));
     let secrets = secrets.collect();
     let key_source = match api_key {
         Some(_) => format!("{} of the environment", vendor.key_variable()),

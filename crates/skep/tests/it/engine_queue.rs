@@ -1,7 +1,7 @@
 //! A message that arrives while a turn runs: queue, steer, interrupt, stop (spec 03 §2, 13 D).
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use skep_testkit::model::Ending;
@@ -378,10 +378,10 @@ async fn engine_stop_during_text_keeps_what_was_said() {
         say(&mut client, agent, "m1", None).await;
         stage.model.gate("half").wait_arrived(number.min(2)).await.unwrap();
         say(&mut client, agent, "m2", None).await;
-        let begun = Instant::now();
+        let begun = wait::Stopwatch::start();
         client.send(&json!({"type": "interrupt", "agent": agent})).await.unwrap();
         assert_eq!(stage.model.wait_for_end(number).await.unwrap(), Ending::HungUp, "{agent}");
-        assert!(begun.elapsed() < Duration::from_secs(20), "{agent}");
+        assert!(begun.elapsed() < Duration::from_secs(5), "{agent}");
         client.answer_to("m2").await.unwrap();
         // The queue goes on: a stop ends the running turn alone.
         let expected = ["error m1: cancelled", "response m2: heard text of m2"];
@@ -415,10 +415,10 @@ async fn engine_stop_during_a_tool_gives_every_call_its_last_word() {
     let play = stage.up().await;
     let item = play.item("main", "main", "go").await;
     play.until_history("main", "main", "the first result", |rows| rows.len() == 3).await;
-    let begun = Instant::now();
+    let begun = wait::Stopwatch::start();
     assert!(play.stop("main", "main").await);
     let ended = play.ended("main", &item).await;
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     assert_eq!(
         (&ended["state"], &ended["error"]["code"]),
         (&json!("cancelled"), &json!("cancelled"))
@@ -454,10 +454,10 @@ async fn engine_stop_during_a_retry_ends_it_without_another_request() {
     let play = stage.run(stage.start().env("RIG_LONGEST_RETRY_AFTER", "60")).await;
     let item = play.item("main", "main", "go").await;
     stage.model.wait_for_end(1).await.unwrap();
-    let begun = Instant::now();
+    let begun = wait::Stopwatch::start();
     assert!(play.stop("main", "main").await);
     let ended = play.ended("main", &item).await;
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     assert_eq!(ended["error"]["code"], "cancelled");
     assert_eq!(play.told("main", "main").await, ["user go"]);
     assert_eq!(stage.model.requests().len(), 1);

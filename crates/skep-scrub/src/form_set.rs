@@ -1,0 +1,111 @@
+//! The forms of the secrets of one owner, ready to be searched for.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::{SHORTEST, Secret, decode, forms, marker};
+
+/// Bytes of all forms up to which the fastest finder is made. Making that one takes the square of
+/// the length of a value that repeats itself, and half a KiB for each byte; of the other it is
+/// linear.
+const FAST_BYTES: usize = 8 << 10;
+
+#[derive(Default)]
+pub(super) struct FormSet {
+    /// In order, so that the beginning of one can be looked up.
+    pub(super) forms: Vec<SecretString>,
+    /// By form: what stands in its place.
+    pub(super) markers: Vec<String>,
+    begins: FirstBytes,
+    pub(super) longest: usize,
+    /// Keeps copies of the forms, which cannot be wiped: they live as long as the process.
+    pub(super) finder: Option<AhoCorasick>,
+}
+
+struct FirstBytes([bool; 256]);
+
+impl Default for FirstBytes {
+    fn default() -> Self {
+        Self([false; 256])
+    }
+}
+
+impl FormSet {
+    pub(super) fn of<'s>(secrets: impl Iterator<Item = &'s Arc<Secret>>) -> Self {
+        let mut by_form: BTreeMap<String, &str> = BTreeMap::new();
+        for secret in secrets {
+            let value = secret.value.expose_secret();
+            for form in forms::of(value).into_iter().chain(unescaped(value)) {
+                by_form.entry(form).or_insert(&secret.name);
+            }
+        }
+        if by_form.is_empty() {
+            return Self::default();
+        }
+        let mut begins = FirstBytes::default();
+        by_form.keys().filter_map(|form| form.bytes().next()).for_each(|byte| {
+            begins.0[usize::from(byte)] = true;
+        });
+        let longest = by_form.keys().map(String::len).max().unwrap_or(0);
+        let fast = by_form.keys().map(String::len).sum::<usize>() <= FAST_BYTES;
+        let finder = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .kind((!fast).then_some(AhoCorasickKind::ContiguousNFA))
+            .build(by_form.keys())
+            .inspect_err(|error| tracing::error!(%error, "secrets cannot be searched for"))
+            .ok();
+        let (forms, markers) = by_form
+            .into_iter()
+            .map(|(form, name)| (SecretString::from(form), marker(name)))
+            .unzip();
+        Self { forms, markers, begins, longest, finder }
+    }
+
+    /// The first secret from `at` on; of two that begin together the longer.
+    pub(super) fn find(&self, bytes: &[u8], at: usize) -> Option<(Range<usize>, &str)> {
+        let found = self.finder.as_ref()?.find(Input::new(bytes).span(at..bytes.len()))?;
+        let marker = self.markers.get(found.pattern().as_usize())?;
+        Some((found.range(), marker))
+    }
+
+    /// Where the earliest unfinished form begins that the rest of the bytes may be the beginning
+    /// of, at least so many bytes long; their end when there is none.
+    pub(super) fn unfinished(&self, bytes: &[u8], at: usize, least: usize) -> usize {
+        let earliest = bytes.len().saturating_sub(self.longest.saturating_sub(1)).max(at);
+        let latest = bytes.len().saturating_sub(least);
+        let begins = |from: &usize| {
+            let rest = &bytes[*from..];
+            self.begins.0[usize::from(rest[0])] && self.is_beginning(rest)
+        };
+        (earliest..latest).find(begins).unwrap_or(bytes.len())
+    }
+
+    /// Whether a form begins with this and goes on after it.
+    fn is_beginning(&self, rest: &[u8]) -> bool {
+        self.begun(rest).is_some()
+    }
+
+    /// Whether this is the first half of a form, or more.
+    pub(super) fn is_most(&self, rest: &[u8]) -> bool {
+        self.begun(rest).is_some_and(|form| !rest.is_empty() && 2 * rest.len() >= form.len())
+    }
+
+    /// The form that begins with this and goes on after it.
+    fn begun(&self, rest: &[u8]) -> Option<&[u8]> {
+        let at = self.forms.partition_point(|form| form.expose_secret().as_bytes() <= rest);
+        let form = self.forms.get(at)?.expose_secret().as_bytes();
+        form.starts_with(rest).then_some(form)
+    }
+}
+
+/// The value with escapes taken back that it happens to hold: a text that holds it is read so too.
+fn unescaped(value: &str) -> Vec<String> {
+    let reading = decode::DecodeOptions { backslashes: true };
+    let (levels, _) = decode::levels(value, reading);
+    let texts = levels.into_iter().filter_map(|level| String::from_utf8(level.bytes).ok());
+    texts.filter(|text| text.len() >= SHORTEST).collect()
+}
