@@ -225,7 +225,9 @@ fn look(job: &Background) -> ToolAnswer {
         Some(Ok(output)) => answer(output),
         Some(Err(error)) => ToolAnswer::error(error.to_string()),
         None => {
-            let mut text = shown(&job.look());
+            // The last word may become a secret.
+            let so_far = shown(&job.look());
+            let mut text = skep_scrub::Stream::default().push(skep_scrub::known(), so_far);
             end_line(&mut text);
             text.push_str(&format!("[{} still runs]", job.id));
             ToolAnswer::ok(text)
