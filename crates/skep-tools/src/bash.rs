@@ -225,9 +225,8 @@ fn look(job: &Background) -> ToolAnswer {
         Some(Ok(output)) => answer(output),
         Some(Err(error)) => ToolAnswer::error(error.to_string()),
         None => {
-            // The last word may become a secret.
             let so_far = shown(&job.look());
-            let mut text = skep_scrub::Stream::default().push(skep_scrub::known(), so_far);
+            let mut text = skep_scrub::known().finished(&so_far).to_owned();
             end_line(&mut text);
             text.push_str(&format!("[{} still runs]", job.id));
             ToolAnswer::ok(text)
