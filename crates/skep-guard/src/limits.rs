@@ -52,20 +52,30 @@ pub fn set_slice_of_thread(slice: Slice) {
 #[cfg(not(target_os = "linux"))]
 pub fn set_slice_of_thread(_: Slice) {}
 
-/// From now on this process waits for its turn when it wakes: it takes no thread's place. A bare
-/// system call, nothing allocated.
+/// Who gives way to whom on a processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Precedence {
+    /// It waits for its turn when it wakes: it takes no thread's place.
+    Batch,
+    /// It runs where nothing else wants to, however many of its kind there are.
+    Idle,
+}
+
+/// For this process from now on, and all below it. A bare system call, nothing allocated.
 #[cfg(target_os = "linux")]
-pub fn become_batch() {
+pub fn set_precedence(precedence: Precedence) {
+    let policy = match precedence {
+        Precedence::Batch => libc::SCHED_BATCH,
+        Precedence::Idle => libc::SCHED_IDLE,
+    };
     let none = libc::sched_param { sched_priority: 0 };
     // SAFETY: the kernel reads the struct. Zero is the calling thread; one that may not change
     // runs as before.
-    unsafe {
-        libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_BATCH, &raw const none);
-    }
+    unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const none) };
 }
 
 #[cfg(not(target_os = "linux"))]
-pub fn become_batch() {}
+pub fn set_precedence(_: Precedence) {}
 
 #[cfg(test)]
 mod tests {

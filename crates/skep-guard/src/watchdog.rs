@@ -16,6 +16,8 @@ use crate::size;
 
 /// How often the trees are measured. What is taken in between is the overshoot.
 const EVERY: Duration = Duration::from_millis(100);
+/// The next look, where the memory of some tree grew by a tenth of what it may take since the last.
+const SOON: Duration = Duration::from_millis(20);
 /// A tree in which nothing has run is measured at every so many looks all the same.
 const QUIET_LOOKS: u32 = 10;
 
@@ -86,7 +88,8 @@ fn watch(new: &mpsc::Receiver<WatchedTree>) {
             let Ok(first) = new.recv() else { return };
             trees.push(first);
         }
-        std::thread::sleep(EVERY);
+        let grows = trees.iter().any(|tree: &WatchedTree| tree.grows);
+        std::thread::sleep(if grows { SOON } else { EVERY });
         trees.extend(new.try_iter());
         // One that has ended is waited for by nobody.
         trees.retain(|tree: &WatchedTree| !tree.told.is_closed());
@@ -138,6 +141,9 @@ struct WatchedTree {
     /// Which processes there were, with the time they had used.
     work: u64,
     quiet_looks: u32,
+    memory: u64,
+    /// Its memory, since the last look.
+    grows: bool,
 }
 
 impl WatchedTree {
@@ -148,7 +154,17 @@ impl WatchedTree {
     ) -> Self {
         let (before, folder) = (free(&ceiling), FolderLook::first(&ceiling));
         let ceiling = Arc::new(ceiling);
-        Self { ceiling, members, told, before, folder, work: 0, quiet_looks: 0 }
+        Self {
+            ceiling,
+            members,
+            told,
+            before,
+            folder,
+            work: 0,
+            quiet_looks: 0,
+            memory: 0,
+            grows: false,
+        }
     }
 
     fn excess(&mut self, alive: &[ProcessRow]) -> Option<&'static str> {
@@ -156,10 +172,14 @@ impl WatchedTree {
         if now.is_some_and(|now| now.usable < self.ceiling.floor_bytes) {
             return Some("disk");
         }
-        if !self.is_quiet(alive)
-            && let Some(what) = taken(&self.ceiling, alive)
-        {
-            return Some(what);
+        self.grows = false;
+        if !self.is_quiet(alive) {
+            let memory = sum(alive, resident);
+            self.grows = memory.saturating_sub(self.memory) > self.ceiling.memory_bytes / 10;
+            self.memory = memory;
+            if let Some(what) = taken(&self.ceiling, alive, memory) {
+                return Some(what);
+            }
         }
         let (before, now) = (self.before?, now?);
         let gone = before.bytes.saturating_sub(now.bytes);
@@ -187,7 +207,7 @@ impl WatchedTree {
 }
 
 /// What else than the disk it takes too much of.
-fn taken(ceiling: &Ceiling, alive: &[ProcessRow]) -> Option<&'static str> {
+fn taken(ceiling: &Ceiling, alive: &[ProcessRow], resident: u64) -> Option<&'static str> {
     if ceiling.group.as_ref().is_some_and(|group| group.ran_out()) {
         return Some("memory");
     }
@@ -201,7 +221,7 @@ fn taken(ceiling: &Ceiling, alive: &[ProcessRow]) -> Option<&'static str> {
     // Pages that several processes share are counted for each of them here, so a sum that is too
     // large is taken again in the slow and exact way.
     let memory = ceiling.memory_bytes.saturating_sub(sockets.queued);
-    if sum(alive, resident) > memory && sum(alive, proportional) > memory {
+    if resident > memory && sum(alive, proportional) > memory {
         return Some("memory");
     }
     (sum(alive, descriptors) > ceiling.descriptors).then_some("open files")

@@ -17,6 +17,12 @@ use skep_guard::egress::{EgressCause, EgressError, HttpError};
 /// How much of the vendor's own explanation is passed on.
 const EXPLANATION_CHARACTERS: usize = 400;
 
+/// Letters of a key that are no word of their own.
+const KEY_PIECE: usize = 6;
+/// Of either end of one whose middle is masked.
+const KEY_END: usize = 3;
+const KEY_MASKS: &[&str] = &["**", "...", "…", "xxx", "••"];
+
 /// How vendors and compatible servers say that a conversation is too long.
 const LONG_WORDS: &[&str] = &["context_length_exceeded", "exceed_context_size_error"];
 const LONG_TEXTS: &[&str] = &[
@@ -287,12 +293,28 @@ fn explanation(message: &str, key: &str) -> String {
     // The key first: a cut could leave half of it unrecognised.
     let message = if key.is_empty() { message.to_owned() } else { message.replace(key, "[key]") };
     let message = skep_scrub::known().clean_owned(message);
-    let one_line = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = message.split_whitespace();
+    let words = words.map(|word| if is_part_of_key(word, key) { "[key]" } else { word });
+    let one_line = words.collect::<Vec<_>>().join(" ");
     one_line
         .chars()
         .filter(|character| !character.is_control())
         .take(EXPLANATION_CHARACTERS)
         .collect()
+}
+
+/// Vendors quote a wrong key in part: its beginning, or its ends with stars between them.
+fn is_part_of_key(word: &str, key: &str) -> bool {
+    let (word, key) = (word.to_ascii_lowercase(), key.to_ascii_lowercase());
+    let mut pieces = (0..key.len()).filter_map(|at| key.get(at..at + KEY_PIECE));
+    if pieces.any(|piece| word.contains(piece)) {
+        return true;
+    }
+    let bare = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
+    let last = key.len().checked_sub(KEY_END).and_then(|at| key.get(at..));
+    let is_end = key.get(..KEY_END).is_some_and(|first| bare.starts_with(first))
+        || last.is_some_and(|last| bare.ends_with(last));
+    is_end && KEY_MASKS.iter().any(|mask| word.contains(mask))
 }
 
 /// Seconds, whole or broken, or the moment as a date.

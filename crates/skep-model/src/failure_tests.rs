@@ -126,6 +126,13 @@ fn an_explanation_is_bounded_and_without_the_key() {
         assert!(text.contains(&format!("({number}): your key [key] [31m is odd")), "{text}");
         assert!(text.len() < 600 && !text.contains(KEY), "{text}");
     }
+    for part in ["sk-s****key", "`SK-SECR…`", "sk-secret", "key=sk-s...key.", "(****key)"] {
+        let text =
+            status(400, "", &format!("Incorrect key provided: {part} in project 7")).to_string();
+        assert!(text.ends_with(": Incorrect key provided: [key] in project 7"), "{text}");
+    }
+    let text = status(400, "", "the model of an account... is sky-high").to_string();
+    assert!(text.ends_with(": the model of an account... is sky-high"), "{text}");
     for body in ["model: large-9", ""] {
         let text = status(404, "not_found_error", body).to_string();
         assert!(text.ends_with("; the model asked for is `large-9`"), "{text}");

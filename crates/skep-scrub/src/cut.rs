@@ -29,6 +29,15 @@ impl Scrubber {
         }
     }
 
+    /// The text up to where its end may be the beginning of a secret: for what a program has said
+    /// so far, who knows what it says anyway.
+    pub fn finished<'t>(&self, text: &'t str) -> &'t str {
+        let table = self.table();
+        let view = table.view(text, Formats::Kept);
+        let done = view.all().last().map_or(0, |found| found.end);
+        &text[..text.floor_char_boundary(view.unfinished(done, 0))]
+    }
+
     /// Where secrets stand in a text, in their order, and what is shown in the place of each.
     pub fn places(&self, text: &str) -> Vec<(Range<usize>, String)> {
         let table = self.table();
@@ -80,6 +89,19 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(scrubber().clean_cut(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_finished_ends_before_what_may_become_a_secret() {
+        let cases = [
+            ("it is correct horse b", "it is "),
+            ("it is corr", "it is "),
+            ("it is correct horse battery staple 77", "it is correct horse battery staple 77"),
+            ("it is another thing", "it is another thing"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(scrubber().finished(text), expected, "{text}");
         }
     }
 }

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
 /// Letters of a word of a value of several lines that is looked for alone.
-const LONG_WORD: usize = 32;
+const LONG_WORD: usize = 16;
 /// So many of them.
 const MOST_LINES: usize = 256;
 
@@ -27,6 +27,12 @@ pub(super) fn of(value: &str) -> Vec<String> {
         forms.extend(base64_inside(value.as_bytes(), skipped));
     }
     forms.extend(lines(value).map(str::to_owned));
+    // As other systems write the ends of its lines.
+    if value.contains('\n') {
+        let plain = value.replace("\r\n", "\n");
+        forms.push(plain.replace('\n', "\r\n"));
+        forms.push(plain);
+    }
     forms
 }
 

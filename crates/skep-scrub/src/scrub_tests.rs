@@ -509,4 +509,10 @@ fn lines_of_a_value_are_found_alone() {
     }
     assert_eq!(scrubber.clean(&format!("only {} here", lines[7])), "only [secret:s0] here");
     assert_eq!(scrubber.clean("BEGIN FROBNITZ"), "BEGIN FROBNITZ");
+    let short = "[default]\n  user = me\n  last = eXf6ygvys1Kwe0U1\n  tok = Hq8vRt2Lm0";
+    let scrubber = scrubber_with(&[short], &[]);
+    assert_eq!(scrubber.clean("> eXf6ygvys1Kwe0U1\r\n"), "> [secret:s0]\r\n");
+    assert_eq!(scrubber.clean(&short.replace('\n', "\r\n")), "[secret:s0]");
+    let of_windows = scrubber_with(&[&short.replace('\n', "\r\n")], &[]);
+    assert_eq!(of_windows.clean(short), "[secret:s0]");
 }

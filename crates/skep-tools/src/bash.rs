@@ -225,7 +225,8 @@ fn look(job: &Background) -> ToolAnswer {
         Some(Ok(output)) => answer(output),
         Some(Err(error)) => ToolAnswer::error(error.to_string()),
         None => {
-            let mut text = shown(&job.look());
+            let so_far = shown(&job.look());
+            let mut text = skep_scrub::known().finished(&so_far).to_owned();
             end_line(&mut text);
             text.push_str(&format!("[{} still runs]", job.id));
             ToolAnswer::ok(text)

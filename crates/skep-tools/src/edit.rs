@@ -1,6 +1,7 @@
 //! `edit`: replaces a piece of a file that is named by its text.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Deserialize;
@@ -132,12 +133,13 @@ fn replaced(arguments: &Arguments, before: &[u8]) -> Result<Replaced, String> {
     let path = &arguments.file_path;
     let mut old = arguments.old_string.clone();
     let mut new = arguments.new_string.clone();
-    let mut places = occurrences(before, old.as_bytes());
+    let hidden = hidden(before);
+    let mut places = occurrences(before, old.as_bytes(), &hidden);
     if places.is_empty() && before.windows(2).any(|pair| pair == b"\r\n") && !old.contains('\r') {
         // `read` shows such lines without their carriage return.
         old = old.replace('\n', "\r\n");
         new = new.replace("\r\n", "\n").replace('\n', "\r\n");
-        places = occurrences(before, old.as_bytes());
+        places = occurrences(before, old.as_bytes(), &hidden);
     }
     match places.as_slice() {
         [] => {
@@ -151,7 +153,8 @@ fn replaced(arguments: &Arguments, before: &[u8]) -> Result<Replaced, String> {
         several => return Err(ambiguous(path, before, several)),
     }
     let finder = memchr::memmem::Finder::new(old.as_bytes());
-    let count = finder.find_iter(before).count();
+    let apart = || found(&finder, before, &hidden, old.len());
+    let count = apart().count();
     // Before anything is built: a short text in many places makes gigabytes of a long one.
     let kept = before.len() - count * old.len();
     let bytes = count.saturating_mul(new.len()).saturating_add(kept);
@@ -163,7 +166,7 @@ fn replaced(arguments: &Arguments, before: &[u8]) -> Result<Replaced, String> {
     }
     let mut content = Vec::with_capacity(bytes);
     let mut from = 0;
-    for place in finder.find_iter(before) {
+    for place in apart() {
         content.extend_from_slice(&before[from..place]);
         content.extend_from_slice(new.as_bytes());
         from = place + old.len();
@@ -174,18 +177,45 @@ fn replaced(arguments: &Arguments, before: &[u8]) -> Result<Replaced, String> {
 
 /// Where `wanted` begins, overlapping places included: `aa` stands in `aaa` twice. No more
 /// than can be counted: in a text that repeats itself each costs as much as the text is long.
-fn occurrences(text: &[u8], wanted: &[u8]) -> Vec<usize> {
+fn occurrences(text: &[u8], wanted: &[u8], hidden: &[Range<usize>]) -> Vec<usize> {
     let finder = memchr::memmem::Finder::new(wanted);
-    let mut places = Vec::new();
+    found(&finder, text, hidden, 1).take(MOST_COUNTED + 1).collect()
+}
+
+/// Where it begins, each so many bytes behind the one before. What touches a secret does not
+/// count: `read` shows a name there, and by what is changed the value could be found.
+fn found<'t>(
+    finder: &'t memchr::memmem::Finder<'_>,
+    text: &'t [u8],
+    hidden: &'t [Range<usize>],
+    step: usize,
+) -> impl Iterator<Item = usize> {
     let mut from = 0;
-    while let Some(found) = text.get(from..).and_then(|rest| finder.find(rest)) {
-        places.push(from + found);
-        from += found + 1;
-        if places.len() > MOST_COUNTED {
-            break;
+    let any = std::iter::from_fn(move || {
+        loop {
+            let place = from + finder.find(text.get(from..)?)?;
+            let next = hidden.partition_point(|secret| secret.end <= place);
+            let end = place + finder.needle().len();
+            if hidden.get(next).is_none_or(|secret| secret.start >= end) {
+                from = place + step;
+                return Some(place);
+            }
+            from = place + 1;
         }
+    });
+    any.fuse()
+}
+
+/// Where secrets stand, in their order.
+fn hidden(text: &[u8]) -> Vec<Range<usize>> {
+    let mut begun = 0;
+    let mut all = Vec::new();
+    for chunk in text.utf8_chunks() {
+        let places = skep_scrub::known().places(chunk.valid()).into_iter();
+        all.extend(places.map(|(at, _)| begun + at.start..begun + at.end));
+        begun += chunk.valid().len() + chunk.invalid().len();
     }
-    places
+    all
 }
 
 fn ambiguous(path: &str, before: &[u8], places: &[usize]) -> String {

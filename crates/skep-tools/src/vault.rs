@@ -93,7 +93,8 @@ impl Tool for VaultTool {
         let text = |name: &str| arguments.get(name).and_then(Value::as_str);
         // What is no name may be the value in the wrong place, or a part of it.
         let is_part = |key: &str| {
-            key.len() >= SHORTEST && text("value").is_some_and(|value| value.contains(key))
+            let value = text("value").filter(|value| *value != marker(&marked_as(key)));
+            key.len() >= SHORTEST && value.is_some_and(|value| value.contains(key))
         };
         let is_name = |key: &&str| vault::is_name(key) && !is_like_key(key) && !is_part(key);
         let key = text("key").filter(is_name);

@@ -18,7 +18,7 @@ use rustix::thread::{UnshareFlags, set_thread_groups, set_thread_res_gid, set_th
 use seccompiler::BpfProgram;
 
 use super::{CommandLimits, Gid, SandboxError, SandboxRoom, Uid, Workspace, broken, filter};
-use crate::limits;
+use crate::limits::{self, Precedence};
 
 /// Where the child, being root, puts what the unprivileged user must reach although the folders
 /// above it are closed to that user. Covered by a file system of its own that only the child sees.
@@ -97,6 +97,7 @@ pub(super) fn stage(index: usize) -> PathBuf {
 /// Everything that `enter` needs, made before the fork.
 pub(super) struct SandboxEntrance {
     user: Option<User>,
+    precedence: Precedence,
     staged: Vec<(CString, CString)>,
     limits: [(Resource, u64); 5],
     filters: Vec<BpfProgram>,
@@ -105,6 +106,7 @@ pub(super) struct SandboxEntrance {
 impl SandboxEntrance {
     pub fn new(
         user: Option<User>,
+        precedence: Precedence,
         staging: Vec<PathBuf>,
         limits: &CommandLimits,
     ) -> Result<Self, String> {
@@ -120,6 +122,7 @@ impl SandboxEntrance {
         }
         Ok(Self {
             user,
+            precedence,
             staged,
             limits: [
                 (Resource::Cpu, limits.cpu.as_secs().max(1)),
@@ -143,7 +146,7 @@ impl SandboxEntrance {
         // The hive comes first; a group of its own, where there is one, says by how much. A system
         // that refuses lets it run as before.
         let _ = rustix::process::setpriority_process(None, NICE);
-        limits::become_batch();
+        limits::set_precedence(self.precedence);
         for (resource, limit) in self.limits {
             // Lower than ours where ours is lower already.
             let most = rustix::process::getrlimit(resource).maximum;

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::cgroup::Group;
 use crate::disk;
+use crate::limits::Precedence;
 use crate::network::{ChildNetwork, NetworkEntrance, RoomNetwork};
 use crate::process::{Invocation, Wall};
 use crate::size::{Size, Sizes, Space};
@@ -138,7 +139,9 @@ impl Sandbox {
             RoomNetwork::None | RoomNetwork::Full => (None, None),
         };
         let joined = group.clone();
-        let enter = entrance::SandboxEntrance::new(user, staging, limits);
+        // Without a group each of its processes would count as much as one of the hive's threads.
+        let precedence = if group.is_some() { Precedence::Batch } else { Precedence::Idle };
+        let enter = entrance::SandboxEntrance::new(user, precedence, staging, limits);
         let enter = enter.map_err(|why| broken(&why))?;
         let invocation = Invocation {
             program: program.into(),

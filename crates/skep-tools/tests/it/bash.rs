@@ -199,6 +199,26 @@ async fn bash_walls_background_says_what_it_does_and_ends_when_told() {
 }
 
 #[tokio::test]
+async fn bash_walls_background_shows_no_beginning_of_a_secret() {
+    let home = tempfile::tempdir().unwrap();
+    let (bash, context) = (tool("bash"), context(home.path()));
+    let ask = async |arguments| call(bash.as_ref(), arguments, context.clone()).await;
+    let secret = "Yb3cQv7xkR2mwZ9stJ4npL6y";
+    skep_scrub::known().add([Secret::new("vault.SLOW", secret)]);
+    fs::write(home.path().join("s"), secret).unwrap();
+    // In one piece.
+    let line = "printf 'up\\n%s' \"$(head -c 10 s)\"; until [ -e go ]; do sleep 0.01; done; \
+                tail -c +11 s; echo; echo down";
+    let job = job_of(&ask(json!({"command": line, "background": true})).await);
+    let look = async || ask(json!({"output_of": job})).await;
+    let so_far = until(look, |answer| answer.text.contains("up")).await;
+    assert_eq!(so_far.text, format!("up\n[{job} still runs]"));
+    fs::write(home.path().join("go"), "").unwrap();
+    let ended = until(look, |answer| !answer.text.contains("still runs")).await;
+    assert_eq!(ended.text, format!("up\n{secret}\ndown\n[exit code 0]"));
+}
+
+#[tokio::test]
 async fn bash_walls_background_is_bounded_and_belongs_to_its_agent_and_session() {
     let home = tempfile::tempdir().unwrap();
     let (bash, context) = (tool("bash"), context(home.path()));

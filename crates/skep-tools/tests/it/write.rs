@@ -95,6 +95,30 @@ async fn edit_replaces_what_is_unique_and_refuses_what_is_not() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "a = 1\nb = 9\nc = 3\nb = 9\n");
 }
 
+/// Else a secret would be found by what is changed, or stand in the file without being known.
+#[tokio::test]
+async fn edit_matches_nothing_inside_a_secret() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("f");
+    let secret = "Wv7xkR2mwZ9stJ4npL6yYb3c";
+    skep_scrub::known().add([skep_scrub::Secret::new("vault.EDITED", secret)]);
+    let edit = |old: &str, all: bool| {
+        let arguments =
+            json!({"file_path": "f", "old_string": old, "new_string": "-", "replace_all": all});
+        let workspace = home.path().to_path_buf();
+        async move { use_tool("edit", &workspace, arguments).await }
+    };
+    fs::write(&path, [b"m\xff m T=", secret.as_bytes(), b"\nm"].concat()).unwrap();
+    for old in ["Wv7xkR2m", "T=W", "c\nm", "Wv7xkR2n"] {
+        let answer = edit(old, false).await;
+        assert_eq!(answer.class(), "no_match", "{old}: {answer:?}");
+    }
+    let answer = edit("m", true).await;
+    assert_eq!(answer.text, "edited f: 3 places");
+    let expected = [b"-\xff - T=", secret.as_bytes(), b"\n-"].concat();
+    assert_eq!(fs::read(&path).unwrap(), expected);
+}
+
 #[tokio::test]
 async fn edit_sees_overlapping_places_and_keeps_carriage_returns() {
     let home = tempfile::tempdir().unwrap();

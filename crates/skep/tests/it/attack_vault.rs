@@ -128,6 +128,10 @@ async fn attack_a_vault_entry_works_and_is_seen_nowhere() {
     let own = json!({"key": "TOKEN", "value": "mine-0123456789ab"});
     let said = call(&stage, &play, "main", "vault_set", own).await;
     assert!(said.contains("vault_refused"), "{said}");
+    // Under a name that is as long as a secret, which then stands in the place of the value.
+    let own = json!({"key": "DEPLOY_TOKEN", "value": "mine-0123456789ab"});
+    let said = call(&stage, &play, "main", "vault_set", own).await;
+    assert!(said.contains("kept DEPLOY_TOKEN"), "{said}");
     // What a model writes of it does not reach a program or a file.
     for (tool, arguments) in [
         ("bash", json!({"command": format!("echo {}", value.value())})),

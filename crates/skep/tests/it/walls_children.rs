@@ -1,6 +1,7 @@
 //! Children of an agent that misbehave: they are contained, and other agents go on.
 
 use std::fs;
+use std::time::Duration;
 
 use serde_json::json;
 use skep_testkit::locate;
@@ -35,10 +36,13 @@ async fn walls_contain_children_while_others_go_on() {
         // In turn, so that what else the machine does weighs on all alike.
         let (mut alone, mut beside) = (Vec::new(), Vec::new());
         for (mode, ms, ending) in MODES.iter().cycle().take(rounds * MODES.len()) {
-            alone.extend(turns(&stage, &play, each).await);
+            let calm = turns(&stage, &play, each).await;
             let arguments = json!({"text": format!("{counting} {mode}"), "ms": ms});
             let (busy, text) = turns_beside(&stage, &play, each, ("child", arguments)).await;
             assert_eq!(text, *ending, "{counting} {mode}");
+            let slowest = |times: &[Duration]| times.iter().max().copied().unwrap_or_default();
+            eprintln!("{counting} {mode}: {:?}, beside {:?}", slowest(&calm), slowest(&busy));
+            alone.extend(calm);
             beside.extend(busy);
             for entry in fs::read_dir(&work).unwrap().flatten() {
                 if entry.file_name() != "unruly" {
