@@ -103,14 +103,14 @@ impl Run for Assign {
             Ok(targets) => targets,
             Err((code, why)) => return Ok(Assigned::Refused { code, why }),
         };
-        if let Some(why) = chain::over(tx, &place, targets.len(), self.limits).await? {
-            chain::notice(tx, &place, giver.agent_name.as_str(), &why, self.now).await?;
-            return Ok(Assigned::Refused { code: "chain_limit", why });
-        }
         if self.kind == TaskKind::HandUp
             && let Some(assigned) = self.guard_hand_up(tx.conn, &giver).await?
         {
             return Ok(assigned);
+        }
+        if let Some(why) = chain::over(tx, &place, targets.len(), self.limits).await? {
+            chain::notice(tx, &place, giver.agent_name.as_str(), &why, self.now).await?;
+            return Ok(Assigned::Refused { code: "chain_limit", why });
         }
         let mut turns = Vec::new();
         if self.kind == TaskKind::Delegate {
@@ -161,7 +161,7 @@ impl Assign {
     ) -> Result<Guarded<Vec<Target>>, SqlError> {
         if matches!(self.kind, TaskKind::Escalate | TaskKind::HandUp) {
             let select = "SELECT id, name, parent_id FROM agents WHERE id = $1 \
-                          AND removed_at IS NULL";
+                          AND removed_at IS NULL AND installed = 1";
             let above: Option<Target> = match giver.parent {
                 Some(parent) => conn.find(select, &args![parent]).await?,
                 None => None,
