@@ -49,7 +49,11 @@ fn answer(result: &str) -> String {
 async fn template() -> (Stage, u64, u64) {
     let stage = Stage::new().await;
     configure(&stage);
-    stage.up().await.hive.kill().await.unwrap();
+    let mut first = stage.up().await;
+    first.hive.terminate().unwrap();
+    let ended = first.hive.wait(PATIENCE).await.unwrap();
+    assert_eq!(ended.code(), Some(0), "{}", first.hive.stderr());
+    drop(first);
     let scene = scene(&stage).await;
     let shim = Shim::new(scene.home()).unwrap();
     let play = scene.run(scene.start().shim(&shim)).await;

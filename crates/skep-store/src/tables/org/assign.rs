@@ -200,11 +200,11 @@ impl Assign {
         conn: &mut Conn,
         giver: &Giver,
     ) -> Result<Guarded<Vec<Target>>, SqlError> {
-        let open = "SELECT count(*) FROM (SELECT 1 FROM tasks WHERE agent = $1 \
-                    AND state = 'open' AND from_agent = $2 LIMIT $3)";
+        let open = "SELECT item FROM tasks WHERE agent = $1 AND state = 'open' \
+                    AND from_agent = $2 LIMIT $3";
         let args = args![OPERATOR, giver.agent, ASKED];
-        let open: i64 = conn.one(open, &args, "a count has a row").await?;
-        if open >= ASKED {
+        let open: Vec<ItemId> = conn.list(open, &args).await?;
+        if open.len() as i64 >= ASKED {
             let why = format!("the operator has {ASKED} open questions of {}", giver.agent_name);
             return Ok(Err(("rate_limited", why)));
         }
