@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod approve;
+pub mod ask;
 pub mod audit;
 pub mod budget;
 pub mod calls;

@@ -7,6 +7,7 @@ use crate::settings::{
     AgentMap, AgentSettings, AgentState, Limits, Profile, RuleFile, ServerSettings, VendorAddress,
 };
 use crate::traits::provider::Providers;
+use crate::vocab::budget::Caps;
 use crate::vocab::ids::AgentName;
 
 /// Everything the files of a home say, read at one moment. It is replaced as a whole, never
@@ -43,5 +44,17 @@ impl HiveSettings {
             Some(AgentState::Failed { reason }) => Err(reason.clone()),
             None => Err("it is no longer configured".to_owned()),
         }
+    }
+
+    /// The limits of the teams that an agent belongs to, its own first; those that have one.
+    pub fn teams_of(&self, agent: &AgentSettings) -> Vec<(AgentName, Caps)> {
+        let mut teams = vec![(agent.name.clone(), agent.budgets.team)];
+        let mut above = agent.parent.clone();
+        while let Some(AgentState::Active(agent)) = above.and_then(|name| self.agents.get(&name)) {
+            teams.push((agent.name.clone(), agent.budgets.team));
+            above = agent.parent.clone();
+        }
+        teams.retain(|(_, caps)| !caps.is_none());
+        teams
     }
 }

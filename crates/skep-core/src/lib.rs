@@ -16,13 +16,13 @@ mod hive_settings;
 mod decide;
 
 pub use decide::{
-    arrival, brake, bucket, cache_break, choice, compaction, count, fallback, fold, names, prompt,
-    query, redelivery, resume_text, retry, slash, title, visible,
+    arrival, brake, bucket, cache_break, choice, compaction, count, fallback, fold, names, overlap,
+    prompt, query, redelivery, resume_text, retry, slash, task_event, title, visible,
 };
 pub use traits::{channel, engine, hook, inbound, provider, tool};
 pub use vocab::{
     approval, audit, audit_export, budget, cause, decision, event, file, frame, ids, message,
-    money, role, spend, time,
+    money, role, spend, task, time,
 };
 
 /// Milliseconds since the Unix epoch.

@@ -8,6 +8,7 @@ pub mod door;
 
 mod hive;
 mod intake;
+mod org;
 mod outbox;
 mod people;
 mod views;
@@ -17,7 +18,10 @@ pub use door::{
     RemoveProfile, RuleDraft, ScanFiles, WriteRules,
 };
 pub use hive::{Hive, HiveError, Parts, SettingsChange};
+pub use org::Organisation;
 pub use people::browsers::SignedIn;
+pub use people::escalations::EscalationInfo;
+pub use people::life_cycle::LifeCycle;
 pub use people::outcomes;
 pub use people::tokens::FreshToken;
 pub use skep_turn::Live;

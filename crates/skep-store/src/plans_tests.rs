@@ -1,13 +1,14 @@
 //! No statement of the product walks a table or sorts: each one that ran is explained.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod agents_tests;
 mod allowed_tests;
 mod deletion_tests;
 mod samples_tests;
 mod seen_tests;
+mod task_tests;
 mod turn_writes_tests;
 
-use allowed_tests::ALLOWED;
 use samples_tests::{approval, meta};
 use seen_tests as seen;
 use serde_json::json;
@@ -48,7 +49,7 @@ use crate::sessions::{self, ForkSession};
 use crate::spend::{self, ChargeLost, Unsettled, Unusable};
 use crate::tokens::{self, AddToken, RevokeToken};
 use crate::waits::{Decide, Park, RetryNow};
-use crate::{OpenOptions, Store, Value, compactions, files, requests::Request, watch};
+use crate::{OpenOptions, Store, compactions, files, requests::Request, watch};
 
 #[tokio::test]
 async fn every_statement_finds_its_rows_by_an_index() {
@@ -56,27 +57,7 @@ async fn every_statement_finds_its_rows_by_an_index() {
     seen::watch();
     let store = Store::open(OpenOptions::in_run_folder(folder.path()), |_| {}).await.unwrap();
     Story { store: store.clone(), agent: AgentId(1), made: 0 }.tell().await;
-    let words = ["SELECT", "INSERT", "UPDATE", "DELETE"];
-    let all = seen::statements(folder.path());
-    let ours: Vec<_> =
-        all.iter().filter(|sql| words.iter().any(|word| sql.starts_with(word))).collect();
-    assert!(ours.len() > 60, "only {} statements were seen", ours.len());
-    let mut bad = Vec::new();
-    for sql in ours {
-        let explain: &'static str = Box::leak(format!("EXPLAIN QUERY PLAN {sql}").into_boxed_str());
-        let plan = store.read(async |conn| {
-            let rows = conn.rows(explain, &[Value::Null; 256]).await?;
-            rows.iter().map(|row| row.text(3)).collect::<Result<Vec<_>, _>>()
-        });
-        for line in plan.await.unwrap() {
-            let walks = line.starts_with("SCAN") && line != "SCAN CONSTANT ROW";
-            let fine = ALLOWED.iter().any(|(of, part, _)| sql.contains(of) && line.contains(part));
-            if (walks || line.contains("TEMP B-TREE") || line.contains("AUTOMATIC")) && !fine {
-                bad.push(format!("{line}\n    {sql}"));
-            }
-        }
-    }
-    assert!(bad.is_empty(), "{}", bad.join("\n"));
+    seen::explain_all(folder.path(), &store, 60).await;
 }
 
 /// Runs every command and every read at least once, on all of their ways.
@@ -89,10 +70,11 @@ struct Story {
 impl Story {
     async fn tell(mut self) {
         for _ in 0..2 {
-            let agents = vec![NewAgent { name: AgentName::new("main"), failed: None }];
+            let agents = vec![NewAgent::root(AgentName::new("main"))];
             let ids = self.store.write(RegisterAgents { agents, now: 1 }).await.unwrap();
             self.agent = ids[0].1;
         }
+        self.place_agents().await;
         let (channel, principal) = (ChannelId::new("ws:1"), Principal::new("operator"));
         let open = OpenChannel { channel: channel.clone(), principal, now: 1 };
         self.store.write(open).await.unwrap();
@@ -394,6 +376,7 @@ impl Story {
             token: lease.token,
             entries: Vec::new(),
             outcome,
+            kept: Vec::new(),
             resumed: true,
             usage: Usage::default(),
             active_ms: 1,

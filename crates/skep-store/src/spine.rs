@@ -2,7 +2,7 @@
 
 use skep_db::{MigrationFile, Schema};
 
-use crate::tables::agents::{KeepBuckets, RegisterAgent, RegisterAgents};
+use crate::tables::agents::{InstallAgents, KeepBuckets, RegisterAgents, WantAgent};
 use crate::tables::approvals::{AnswerApproval, ExpireReopened, NoteRefused, Reopen};
 use crate::tables::audit::AddAudit;
 use crate::tables::begin::BeginSession;
@@ -13,6 +13,10 @@ use crate::tables::item_views::{CancelItem, Retry};
 use crate::tables::journal::Journal;
 use crate::tables::lanes::{ClockSetBack, Unhold, WakeLanes};
 use crate::tables::leases::{Recover, Release, RenewLeases, Take};
+use crate::tables::org::answer::AnswerTask;
+use crate::tables::org::assign::Assign;
+use crate::tables::org::cancel::CancelTask;
+use crate::tables::org::expiry::ExpireTasks;
 use crate::tables::outbox::{OpenChannel, RecordFrames};
 use crate::tables::outcomes::Resolve;
 use crate::tables::people::browsers::{SignIn, SignOut};
@@ -30,12 +34,13 @@ use crate::tables::watch::NoteEvent;
 skep_db::commands! {
     /// Every write there is.
     pub enum Command -> Outcome, SCHEMA;
-    RegisterAgents, RegisterAgent, Accept, Order, StopLane, CancelItem, Retry, BeginSession, Take,
-    Journal, Park, RetryNow, Release, Close, Decide, AnswerApproval, Reopen, ExpireReopened,
-    NoteRefused, AddGrant, RevokeGrant, Recover, RenewLeases, WakeLanes, Unhold, OpenChannel,
-    BeginRequest, CloseRequest, RecordFrames, AddToken, RevokeToken, NoteEvent, Expire, SignIn,
-    SignOut, IndexSpoken, ForkSession, EditSession, DeleteSession, Import, AddAudit,
-    Unsettled, Unusable, ChargeLost, Resolve, ClockSetBack, KeepBuckets, ChangeVault,
+    RegisterAgents, InstallAgents, WantAgent, Accept, Order, StopLane, CancelItem, Retry,
+    BeginSession, Take, Journal, Park, RetryNow, Release, Close, Decide, AnswerApproval, Reopen,
+    ExpireReopened, NoteRefused, AddGrant, RevokeGrant, Recover, RenewLeases, WakeLanes, Unhold,
+    OpenChannel, BeginRequest, CloseRequest, RecordFrames, AddToken, RevokeToken, NoteEvent,
+    Expire, SignIn, SignOut, IndexSpoken, ForkSession, EditSession, DeleteSession, Import,
+    AddAudit, Unsettled, Unusable, ChargeLost, Resolve, ClockSetBack, KeepBuckets, ChangeVault,
+    Assign, AnswerTask, CancelTask, ExpireTasks,
 }
 
 const SCHEMA: Schema = Schema {
@@ -68,6 +73,12 @@ const SCHEMA: Schema = Schema {
             include_str!("../migrations/sqlite/0030_lighter_writes.sql"),
         ),
         migration(31, "vault", include_str!("../migrations/sqlite/0031_vault.sql")),
+        migration(32, "tasks", include_str!("../migrations/sqlite/0032_tasks.sql")),
+        migration(
+            33,
+            "operator_tasks",
+            include_str!("../migrations/sqlite/0033_operator_tasks.sql"),
+        ),
     ],
     counters: "SELECT (SELECT max(seq) FROM events), \
                (SELECT max(top) FROM (SELECT max(ord) AS top FROM items \

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use skep_cli::hive::Home;
 use skep_core::event::ConfigOutcome;
 use skep_core::ids::AgentName;
+use skep_core::settings::tree::AgentTree;
 use skep_core::settings::{
     AgentState, ConfigProblem, ConfigStanding, HiveSettings, ServerSettings,
 };
@@ -20,7 +21,8 @@ use crate::home::environment::Variables;
 use crate::home::watch::ReadScope;
 use crate::home::{
     FileEdits, HomeError, LoadError, LoadedHome, Mistake, ProfileChange, ReadAgents,
-    WrittenProfile, create, load_again, load_agents, local, read_agent_policy, read_hive_policy,
+    WrittenProfile, create, load_again, load_agents, local, misplaced, read_agent_policy,
+    read_hive_policy,
 };
 use crate::vendors::Vendors;
 
@@ -175,7 +177,7 @@ impl Applier {
         mut next: LoadedHome,
         unwatched: Option<String>,
     ) -> Result<(), DoorError> {
-        let running = self.hive.settings();
+        let running = self.hive.written();
         let mut problems: Vec<ConfigProblem> = next.broken.values().map(told).collect();
         let kept = next.broken.keys();
         let kept = kept.filter_map(|name| {
@@ -185,9 +187,11 @@ impl Applier {
         next.settings.agents.extend(kept);
         applied.vendors.furnish(&mut next.settings, &next.connections, &self.vault);
         problems.extend(create::workspaces(&self.home, &next).err().map(not_made));
+        let tree = AgentTree::new(next.settings.agents.clone());
+        problems.extend(misplaced(&self.home, &tree).iter().map(told));
         let needs_restart = hold_back(&running, &mut next);
         let config = ConfigStanding { problems, needs_restart, unwatched };
-        if *running == next.settings {
+        if running == next.settings {
             self.note(config).await;
         } else {
             let change = SettingsChange::All(Box::new(next.settings.clone()));
@@ -203,7 +207,7 @@ impl Applier {
         read: ReadAgents,
         unwatched: Option<String>,
     ) -> Result<(), DoorError> {
-        let (running, loaded) = (self.hive.settings(), &applied.loaded);
+        let (running, loaded) = (self.hive.written(), &applied.loaded);
         let others = loaded.broken.iter().filter(|(name, _)| !read.states.contains_key(*name));
         let broken = others.map(|(_, mistake)| mistake).chain(read.broken.values());
         let mut problems: Vec<ConfigProblem> = broken.map(told).collect();
@@ -219,6 +223,9 @@ impl Applier {
                 problems.extend(create::workspace(&self.home, state).err().map(not_made));
             }
         }
+        let mut tree = (*self.hive.tree()).clone();
+        tree.set(states.clone());
+        problems.extend(misplaced(&self.home, &tree).iter().map(told));
         let needs_restart = self.hive.config().needs_restart.clone();
         let config = ConfigStanding { problems, needs_restart, unwatched };
         let mut changed = states.clone();
@@ -274,8 +281,8 @@ impl Applier {
         let config = ConfigStanding { problems, needs_restart, unwatched };
         applied.denial =
             read_hive_policy(&self.home, &environment::var).denial(applied.denial.take());
-        let running = self.hive.settings();
-        let mut settings = (*running).clone();
+        let running = self.hive.written();
+        let mut settings = running.clone();
         for (name, state) in settings.agents.iter_mut() {
             let AgentState::Active(agent) = state else { continue };
             let broken = applied.denial.clone().or_else(|| own_mistake(&applied.loaded, name));
@@ -283,7 +290,7 @@ impl Applier {
                 Arc::make_mut(agent).policy.broken = broken;
             }
         }
-        if *running == settings {
+        if running == settings {
             self.note(config).await;
             return Ok(());
         }

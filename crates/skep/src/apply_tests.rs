@@ -163,6 +163,49 @@ async fn an_agent_is_put_in_force_alone_when_it_comes_changes_breaks_and_goes() 
     assert_eq!(lab.described("a2").as_deref(), Some("as it was"));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_denied_above_is_denied_below_and_a_circle_stops_its_agents() {
+    let lab = Lab::new(3).await;
+    let rules = |agent: &str| {
+        let agent = lab.hive.settings().agent(&AgentName::new(agent));
+        agent.map(|agent| agent.policy.all_rules().count())
+    };
+    lab.write("a1", "parent: a0\nallowed_tools: ['*']\n");
+    lab.apply("a1").await;
+    lab.write("a2", "parent: a1\nallowed_tools: [bash]\n");
+    lab.apply("a2").await;
+    assert_eq!(rules("a2"), Ok(0));
+    lab.write("a0", "allowed_tools: [bash]\npolicy:\n  - {effect: deny, tool: bash}\n");
+    lab.apply("a0").await;
+    assert_eq!((rules("a1"), rules("a2")), (Ok(1), Ok(1)), "the files of neither changed");
+    assert_eq!(lab.hive.config().problems, []);
+    // Its own file says so still, and what is kept of it is kept as it was written.
+    lab.write("a2", "description: [\n");
+    lab.apply("a2").await;
+    assert_eq!(rules("a2"), Ok(1));
+    lab.write("a2", "parent: a1\n");
+    lab.write("a0", "parent: a2\n");
+    lab.apply("a2").await;
+    lab.apply("a0").await;
+    let circle = "`parent` leads back to the agent itself: a1 → a0 → a2 → a1";
+    assert!(rules("a1").unwrap_err().starts_with(circle));
+    let told: Vec<String> = lab.hive.config().problems.iter().map(|it| it.text.clone()).collect();
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert!(told[1].contains("teams/a1/config.yaml") && told[1].contains(circle), "{told:?}");
+    lab.write("a0", "");
+    lab.apply("a0").await;
+    assert_eq!((rules("a1"), rules("a2")), (Ok(0), Ok(0)), "mended by one of them");
+    fs::remove_dir_all(lab.home.agent("a0")).unwrap();
+    lab.apply("a0").await;
+    assert_eq!(rules("a1").unwrap_err(), "`parent`: there is no agent `a0`");
+    let agents = lab.hive.agents(&Sight::All).await.unwrap();
+    let tree = agents.iter().map(|it| (it.name.as_str(), it.parent.as_ref(), it.status));
+    let none = None::<&AgentName>;
+    let under = AgentName::new("a1");
+    let expected = [("a1", none, "failed"), ("a2", Some(&under), "failed")];
+    assert_eq!(tree.collect::<Vec<_>>(), expected);
+}
+
 /// A reading of the watcher that began before a rule was written does not take it back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reading_is_not_put_in_force_over_a_later_one() {

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use skep_cli::commands::{
-    agent, approve, audit, budget, calls, chat, down, history, inbox, link, provider, send,
+    agent, approve, ask, audit, budget, calls, chat, down, history, inbox, link, provider, send,
     session, status, token, usage, vault,
 };
 use skep_cli::hive::{Globals, Home};
@@ -111,7 +111,7 @@ enum RootCommand {
         after_help = "Examples:
   skep agent list
   skep agent new reviewer --tools read,grep,glob
-  skep agent stop main           stop its running turn"
+  skep agent stop main           stop it; skep agent start main has it go on"
     )]
     Agent(agent::AgentCommand),
     /// List the messages sent to agents, newest first
@@ -129,6 +129,8 @@ enum RootCommand {
     Approve(approve::ApproveArgs),
     /// Deny a waiting tool call
     Deny(approve::DenyArgs),
+    /// List what agents ask the operator, and answer
+    Ask(ask::AskArgs),
     /// Test the policy: what would be decided about a tool call, and why
     Why(approve::WhyArgs),
     /// Allow tool calls for a limited time: new, list, revoke
@@ -301,6 +303,7 @@ where
         RootCommand::Secrets(command) => secrets::run(&command, &globals, &program.known).await,
         RootCommand::Budget(command) => budget::run(command, &globals).await,
         RootCommand::Usage(command) => usage::run(command, &globals).await,
+        RootCommand::Ask(command) => ask::run(command, &globals).await,
         RootCommand::Calls(command) => calls::run(command, &globals).await,
         RootCommand::Link(command) => link::run(command, &globals).await,
         RootCommand::Session(command) => session::run(command, &globals).await,

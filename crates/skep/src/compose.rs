@@ -23,7 +23,7 @@ use skep_guard::sandbox::{self, Sandbox};
 use skep_guard::vault::{KeyPlace, Vault};
 use skep_guard::{clock, environment, footprint};
 use skep_runtime::door::Grant;
-use skep_runtime::{FileWriters, FreshToken, Hive, HiveError, Offer, Parts};
+use skep_runtime::{FileWriters, FreshToken, Hive, HiveError, Offer, Organisation, Parts};
 use skep_server::{BindOptions, CallTimes, Listeners, Server};
 use skep_store::OpenError;
 use skep_tools::{
@@ -63,9 +63,19 @@ pub const BUILT_IN: &[&str] = &[
     "vault_delete",
 ];
 
+/// The tools of the organisation.
+pub const ORGANISATION: &[&str] = &[
+    "delegate_task",
+    "query_team",
+    "query_teams",
+    "escalate",
+    "enqueue_parent_task",
+    "list_completed_tasks",
+];
+
 /// What configuration files may name.
 pub fn known() -> KnownNames {
-    KnownNames::new(&["native"], BUILT_IN)
+    KnownNames::new(&["native"], &[BUILT_IN, ORGANISATION].concat())
 }
 
 /// What another program adds: engines, tools and hooks, and pauses of the test rig.
@@ -92,6 +102,17 @@ impl Default for Extras {
     }
 }
 
+fn listen(home: &Home, loaded: &LoadedHome) -> Result<Listeners, Failure> {
+    let bind = BindOptions {
+        home: home.root().to_path_buf(),
+        run: home.run(),
+        // `skep up` has checked the address before.
+        insecure_bind: true,
+    };
+    Listeners::open(&loaded.settings.server, bind)
+        .map_err(|error| Failure::new(Exit::Failed, "listen", error.to_string()))
+}
+
 /// Serves the hive until it is told to stop; the caller holds the home's lock.
 pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result<(), Failure> {
     let mut terminate = listen_for(SignalKind::terminate())?;
@@ -99,14 +120,7 @@ pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result
     let heeds_hangup = !skep_guard::hangup::is_ignored();
     let mut hangup = heeds_hangup.then(|| listen_for(SignalKind::hangup())).transpose()?;
     // Listening comes first: a hive that cannot be reached runs no turn.
-    let bind = BindOptions {
-        home: home.root().to_path_buf(),
-        run: home.run(),
-        // `skep up` has checked the address before.
-        insecure_bind: true,
-    };
-    let listening = Listeners::open(&loaded.settings.server, bind)
-        .map_err(|error| Failure::new(Exit::Failed, "listen", error.to_string()))?;
+    let listening = listen(&home, &loaded)?;
     let address = listening.address();
     end_leftovers(&home);
     if let Err(error) = skep_guard::limits::raise_open_files() {
@@ -121,6 +135,8 @@ pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result
     let governance = Governance::at(&home.settings_history());
     let mut offer = extras.offer;
     let egress = way_out(address);
+    let organisation = Arc::new(Organisation::default());
+    offer.tools.extend(organisation.tools());
     offer.tools.extend(built_in(&home, &loaded.settings.limits, &governance, &egress, &vault));
     let parts = Parts {
         run: home.run(),
@@ -139,6 +155,7 @@ pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result
         version: env!("CARGO_PKG_VERSION"),
     };
     let (hive, report) = Hive::open(parts).await.map_err(|error| not_opened(&error))?;
+    hive.organise(&organisation);
     if report.unclean && !report.fresh {
         tracing::info!("the last run did not end in order; its work goes on");
     }

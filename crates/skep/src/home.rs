@@ -47,7 +47,7 @@ pub use hive::read_policy as read_hive_policy;
 pub use known_names::KnownNames;
 pub use load::{
     CheckReport, LoadError, LoadedHome, ReadAgents, check, load, load_again, load_agents,
-    load_looking,
+    load_looking, misplaced,
 };
 pub use local::LocalModel;
 pub use mistake::Mistake;

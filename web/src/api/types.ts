@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum f7cff7c4ae1abe33.
+// Do not edit; checksum 15005fb94b34abd0.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -21,12 +21,14 @@ export type AgentBudget = BudgetInfo & {
   agent: AgentName;
   /** What one of its turns may use, where its settings say so. */
   per_turn: CapsInfo;
+  team?: BudgetInfo | null;
 };
 
 export interface AgentInfo {
   name: AgentName;
+  parent?: AgentName | null;
   description: string;
-  /** `active` or `failed`. */
+  /** `active`, `paused`, `stopped` or `failed`. */
   status: string;
   error?: string | null;
   engine: string;
@@ -314,6 +316,15 @@ export interface CapsInfo {
   cost?: number | null;
 }
 
+export interface ChangeOfLife {
+  action: LifeCycle;
+}
+
+export interface ChangedLife {
+  /** It was otherwise before. */
+  changed: boolean;
+}
+
 /** A stable place frames go to, such as `ws:4f…`. */
 export type ChannelId = string;
 
@@ -461,6 +472,29 @@ export interface Entered {
   may: Action[];
   /** For the header `X-Skep-Key`, beside the cookie that comes with this answer. */
   key: string;
+}
+
+export interface EscalationAnswer {
+  answer: string;
+}
+
+/** An agent waits for what the operator says. */
+export interface EscalationInfo {
+  id: ItemId;
+  agent: AgentName;
+  /** The conversation that hears the answer. */
+  session_key: SessionKey;
+  /** The first item of the chain it belongs to. */
+  root: ItemId;
+  text: string;
+  created_at: i64;
+  /** From then on nobody waits for an answer. */
+  until: i64;
+}
+
+export interface Escalations {
+  /** Oldest first; at most 200. */
+  escalations: EscalationInfo[];
 }
 
 export type Event = EventChoice0 | EventChoice1 | EventChoice2 | EventChoice3 | EventChoice4 | EventChoice5 | EventChoice6 | EventChoice7 | EventChoice8 | EventChoice9 | EventChoice10 | EventChoice11 | EventChoice12 | EventChoice13 | EventChoice14 | EventChoice15 | EventChoice16 | EventChoice17 | EventChoice18 | EventChoice19 | EventChoice20;
@@ -1107,11 +1141,17 @@ export type ItemInfo = InboxItem & {
   response?: string | null;
   retry_of?: ItemId | null;
   retried_as?: ItemId | null;
+  root?: ItemId | null;
+  /** The tasks of its chain, in the order they were given. */
+  chain?: TaskInfo[];
   /** Frames about it that its channel refused or put off. */
   undelivered?: UndeliveredFrame[];
 };
 
 export type ItemState = "pending" | "running" | "waiting" | "done" | "failed" | "cancelled" | "dead";
+
+/** What somebody wants of an agent. */
+export type LifeCycle = "pause" | "stop" | "start" | "restart";
 
 export interface Link {
   /** What stands behind `#once=` in the link. */
@@ -1691,6 +1731,33 @@ export interface StreamOptions {
   /** A last chunk with the tokens used. */
   include_usage?: boolean | null;
 }
+
+/** Work that one agent gave another. Its id is that of its item. */
+export interface TaskInfo {
+  item_id: ItemId;
+  parent_task?: ItemId | null;
+  from: AgentName;
+  agent: AgentName;
+  session_key: SessionKey;
+  kind: TaskKind;
+  state: TaskState;
+  item_state: ItemState;
+  /** How many hands it came through. */
+  hops: number;
+  /** What was given in its course and has not ended. */
+  open: number;
+  /** The first characters of the work. */
+  preview: string;
+  result?: string | null;
+  /** Why it did not end well. */
+  code?: string | null;
+  created_at: i64;
+  ended_at?: i64 | null;
+}
+
+export type TaskKind = "delegate" | "query" | "escalate" | "hand_up";
+
+export type TaskState = "open" | "done" | "failed" | "cancelled";
 
 /** How much a model thinks before it answers. */
 export type Think = "off" | "low" | "medium" | "high";

@@ -32,18 +32,42 @@ pub enum AgentCommand {
     },
     /// Create an agent: its folder with settings, rules and workspace
     New(NewAgentArgs),
-    /// Stop the running turn of an agent
+    /// Have an agent finish its turns and take up nothing new
+    #[command(after_help = "Examples:
+  skep agent pause main
+  skep agent start main")]
+    Pause {
+        /// The agent
+        agent: String,
+    },
+    /// Have a paused or stopped agent go on
+    #[command(after_help = "Examples:
+  skep agent start main")]
+    Start {
+        /// The agent
+        agent: String,
+    },
+    /// Cut the turns of an agent and have them go on at once
+    #[command(after_help = "Examples:
+  skep agent restart main")]
+    Restart {
+        /// The agent
+        agent: String,
+    },
+    /// Stop an agent, or end the running turn of one conversation
     #[command(after_help = "Examples:
   skep agent stop main
   skep agent stop main --session discord:42
 
-Queued messages stay and run next; `skep task cancel` ends a single item.")]
+Without --session the whole agent stops: its turns are cut and go on with `skep agent start`.
+With it one turn ends for good, and queued messages run next; `skep task cancel` ends a single
+item.")]
     Stop {
         /// The agent
         agent: String,
-        /// Session key of the conversation
-        #[arg(long, default_value = "main", value_name = "KEY")]
-        session: String,
+        /// End only the turn of this conversation, by its session key
+        #[arg(long, value_name = "KEY")]
+        session: Option<String>,
     },
 }
 
@@ -57,6 +81,9 @@ config.yaml.")]
 pub struct NewAgentArgs {
     /// Its name: lower-case letters, digits and single dashes
     pub name: String,
+    /// The agent whose team it belongs to; without one it is a root of the tree
+    #[arg(long, value_name = "AGENT")]
+    pub parent: Option<String>,
     /// What it is for, in a sentence
     #[arg(long, value_name = "TEXT")]
     pub description: Option<String>,
@@ -84,7 +111,15 @@ where
         AgentCommand::List => list(globals).await,
         AgentCommand::Show { agent } => show(&agent, globals).await,
         AgentCommand::New(new) => create(&new, globals, make).await,
-        AgentCommand::Stop { agent, session } => stop(&agent, &session, globals).await,
+        AgentCommand::Pause { agent } => live(&agent, "pause", "paused", globals).await,
+        AgentCommand::Start { agent } => live(&agent, "start", "active", globals).await,
+        AgentCommand::Restart { agent } => live(&agent, "restart", "active", globals).await,
+        AgentCommand::Stop { agent, session: None } => {
+            live(&agent, "stop", "stopped", globals).await
+        }
+        AgentCommand::Stop { agent, session: Some(session) } => {
+            stop(&agent, &session, globals).await
+        }
     }
 }
 
@@ -98,16 +133,39 @@ pub async fn agents(client: &Client, attempted: &str) -> Result<Vec<Value>, Fail
 
 async fn list(globals: &Globals) -> Result<(), Failure> {
     let agents = agents(&Client::open(globals)?, "list the agents").await?;
-    let row = |agent: &Value| {
+    let row = |(depth, agent): (usize, &Value)| {
         let about = agent["error"].as_str().or(agent["description"].as_str()).unwrap_or_default();
         let [name, status, engine, model] =
             ["name", "status", "engine", "model"].map(|key| text(&agent[key]));
+        let name = format!("{}{name}", "  ".repeat(depth));
         let work = agent.get("work").map(work).unwrap_or_default();
         [name, status, engine, model, work, about.to_owned()]
     };
     let heads = ["agent", "status", "engine", "model", "work", "description"];
-    globals.print(&json!({ "agents": agents }), table(heads, agents.iter().map(row)));
+    globals
+        .print(&json!({ "agents": agents }), table(heads, in_tree(&agents).into_iter().map(row)));
     Ok(())
+}
+
+/// Each agent after its parent, with how many are above it. One whose parent is not among them
+/// counts as a root.
+fn in_tree(agents: &[Value]) -> Vec<(usize, &Value)> {
+    let is_root = |agent: &&Value| {
+        agent["parent"].is_null() || !agents.iter().any(|it| it["name"] == agent["parent"])
+    };
+    let mut open: Vec<(usize, &Value)> = agents.iter().filter(is_root).map(|it| (0, it)).collect();
+    open.reverse();
+    let mut shown = Vec::with_capacity(agents.len());
+    while let Some((depth, agent)) = open.pop() {
+        shown.push((depth, agent));
+        let below = agents.iter().rev().filter(|it| it["parent"] == agent["name"]);
+        open.extend(below.map(|it| (depth + 1, it)));
+    }
+    // Agents that are each other's parents are below nobody.
+    let rest = agents.iter().filter(|it| !shown.iter().any(|(_, known)| known == it));
+    let rest: Vec<_> = rest.map(|it| (0, it)).collect();
+    shown.extend(rest);
+    shown
 }
 
 async fn show(name: &str, globals: &Globals) -> Result<(), Failure> {
@@ -129,6 +187,7 @@ pub fn lines(agent: &Value) -> Vec<String> {
         format!("agent   {}", toned(&text(&agent["name"]), Tone::Strong)),
         format!("status  {}", toned(&text(&agent["status"]), tone)),
     ];
+    lines.extend(agent["parent"].as_str().map(|parent| format!("parent  {}", foreign(parent))));
     lines.extend(agent["error"].as_str().map(|error| format!("error   {}", foreign(error))));
     let described = agent["description"].as_str().filter(|text| !text.is_empty());
     lines.extend(described.map(|text| format!("for     {}", foreign(text))));
@@ -180,6 +239,20 @@ async fn noticed(globals: &Globals, name: &str) -> bool {
     false
 }
 
+async fn live(agent: &str, action: &str, state: &str, globals: &Globals) -> Result<(), Failure> {
+    let client = Client::open(globals)?;
+    let path = format!("/api/v1/agents/{}/life", escaped(agent));
+    let attempted = format!("{action} {agent}");
+    let told = client.submit(&path, &json!({ "action": action }), attempted).await?;
+    let line = match (action, told["changed"] == true) {
+        ("restart", _) => format!("{agent} begins again"),
+        (_, true) => format!("{agent} is {state}"),
+        (_, false) => format!("{agent} was {state} already"),
+    };
+    globals.print(&told, [line]);
+    Ok(())
+}
+
 async fn stop(agent: &str, session: &str, globals: &Globals) -> Result<(), Failure> {
     let client = Client::open(globals)?;
     let path = format!("/api/v1/agents/{}/stop", escaped(agent));
@@ -201,4 +274,32 @@ async fn stop(agent: &str, session: &str, globals: &Globals) -> Result<(), Failu
     };
     globals.print(&told, lines);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_list_is_a_tree() {
+        let agents: Vec<Value> = [
+            ("a", Some("b")),
+            ("b", Some("a")),
+            ("low", Some("team")),
+            ("main", None),
+            ("other", Some("hidden")),
+            ("second", Some("main")),
+            ("team", Some("main")),
+        ]
+        .map(|(name, parent)| json!({ "name": name, "parent": parent }))
+        .to_vec();
+        let shown = in_tree(&agents).into_iter();
+        let shown: Vec<(usize, &str)> =
+            shown.map(|(depth, it)| (depth, it["name"].as_str().unwrap_or_default())).collect();
+        let expected =
+            [(0, "main"), (1, "second"), (1, "team"), (2, "low"), (0, "other"), (0, "a"), (0, "b")];
+        assert_eq!(shown, expected);
+    }
 }

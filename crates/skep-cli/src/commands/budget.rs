@@ -13,7 +13,8 @@ use crate::print::{items, money, table};
   skep budget --json
 
 Limits are written in skep.yaml (limits.cost_per_day, limits.tokens_per_day, limits.cost_per_turn,
-limits.tokens_per_turn) and in an agent's config.yaml (the same keys under budgets).")]
+limits.tokens_per_turn) and in an agent's config.yaml (the same keys under budgets, and
+team_cost_per_day, team_tokens_per_day for it and everybody below it).")]
 pub struct BudgetArgs {}
 
 pub async fn run(_: BudgetArgs, globals: &Globals) -> Result<(), Failure> {
@@ -22,9 +23,13 @@ pub async fn run(_: BudgetArgs, globals: &Globals) -> Result<(), Failure> {
     let heads =
         ["whose", "spent", "reserved", "unsettled", "limit", "tokens", "token limit", "a turn"];
     let hive = cells("the hive", &page["hive"], &page["per_turn"]);
-    let agents = items(&page["agents"])
-        .iter()
-        .map(|agent| cells(agent["agent"].as_str().unwrap_or_default(), agent, &agent["per_turn"]));
+    let agents = items(&page["agents"]).iter().flat_map(|agent| {
+        let name = agent["agent"].as_str().unwrap_or_default();
+        let own = cells(name, agent, &agent["per_turn"]);
+        let team = Some(&agent["team"]).filter(|team| team.is_object());
+        let team = team.map(|team| cells(&format!("the team of {name}"), team, &Value::Null));
+        [own].into_iter().chain(team)
+    });
     globals.print(&page, table(heads, [hive].into_iter().chain(agents)));
     Ok(())
 }

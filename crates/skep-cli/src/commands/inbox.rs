@@ -209,10 +209,42 @@ pub fn lines(item: &Value) -> Vec<String> {
         };
         lines.push(format!("{kind:<9}{what}"));
     }
+    lines.extend(item["root"].as_str().map(|root| format!("began    {}", foreign(root))));
+    lines.extend(chain(items(&item["chain"])));
     lines.extend(block("message", item["text"].as_str()));
     lines.extend(block("answer", item["response"].as_str()));
     if let Some(error) = item["error"]["error"].as_str() {
         lines.extend(block(&format!("error {}", text(&item["error"]["code"])), Some(error)));
+    }
+    lines
+}
+
+/// The tasks of a chain, each below the one in whose course it was given.
+fn chain(tasks: &[Value]) -> Vec<String> {
+    if tasks.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![toned("tasks:", Tone::Faint)];
+    for task in tasks {
+        let depth = usize::try_from(task["hops"].as_i64().unwrap_or(1)).unwrap_or(1).clamp(1, 16);
+        let state = text(&task["state"]);
+        let tone = match state.as_str() {
+            "done" => Tone::Good,
+            "failed" => Tone::Bad,
+            _ => Tone::Strong,
+        };
+        let code = task["code"].as_str().map(|code| format!(" {}", foreign(code)));
+        lines.push(format!(
+            "{}{} {} {} → {}: {}{}  {}",
+            "  ".repeat(depth),
+            text(&task["item_id"]),
+            text(&task["kind"]),
+            text(&task["from"]),
+            text(&task["agent"]),
+            toned(&state, tone),
+            code.unwrap_or_default(),
+            foreign(task["preview"].as_str().unwrap_or_default()).replace('\n', " "),
+        ));
     }
     lines
 }

@@ -57,6 +57,10 @@ impl IdList {
         Self::at("/api/v1/calls/unknown", ("calls", "turn"), "skep calls list")
     }
 
+    pub fn escalations() -> Self {
+        Self::at("/api/v1/escalations", ("escalations", "id"), "skep ask")
+    }
+
     fn sessions(agent: &str) -> Self {
         let path = format!("/api/v1/agents/{}/sessions", escaped(agent));
         Self::at(&path, ("sessions", "id"), &format!("skep session list {agent}"))

@@ -62,7 +62,8 @@ pub fn chosen(
 ) -> Result<Arc<Profile>, String> {
     let found = profile(wanted, &agent.profile, &settings.profiles)?;
     let (own, all) = (&agent.budgets, &settings.limits);
-    let mut caps = [own.day, own.turn, all.day_caps(), all.per_turn].into_iter();
+    let teams = settings.teams_of(agent).into_iter().map(|(_, caps)| caps);
+    let mut caps = [own.day, own.turn, all.day_caps(), all.per_turn].into_iter().chain(teams);
     let limited = caps.any(|caps| caps.cost.is_some());
     let base = settings.profiles.get(&found.name).unwrap_or(&agent.profile);
     let leaves_the_priced = base.price.is_some() && found.price.is_none();

@@ -75,6 +75,10 @@ mod tests {
         };
         AgentSettings {
             name: AgentName::new(name),
+            parent: None,
+            manager: false,
+            parallel: Default::default(),
+            allowed_recipients: Vec::new(),
             description: "Keeps the books.".into(),
             engine: "native".into(),
             engine_options: Default::default(),

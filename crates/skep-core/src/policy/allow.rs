@@ -11,6 +11,21 @@ pub fn allows(patterns: &[String], tool: &str) -> bool {
     patterns.iter().any(|pattern| matches(pattern.as_bytes(), tool.as_bytes()))
 }
 
+/// The patterns for what both lists name. Of two patterns of which neither is part of the other,
+/// nothing is left: a list is never wider than what both say.
+pub fn both(own: &[String], above: &[String]) -> Vec<String> {
+    let part_of = |narrow: &String, wide: &[String]| allows(wide, narrow);
+    let kept = own.iter().filter(|pattern| part_of(pattern, above));
+    let narrower = above.iter().filter(|pattern| part_of(pattern, own));
+    let mut both: Vec<String> = Vec::new();
+    for pattern in kept.chain(narrower) {
+        if !both.contains(pattern) {
+            both.push(pattern.clone());
+        }
+    }
+    both
+}
+
 /// Whether a name is that of a tool which a source brings while the hive runs: an MCP server, a
 /// plugin, a team. The program's own tools have plain names.
 pub fn may_come(name: &str) -> bool {
@@ -27,7 +42,26 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::allows;
+    use super::{allows, both};
+
+    #[test]
+    fn what_both_lists_name() {
+        let cases: &[(&[&str], &[&str], &[&str])] = &[
+            (&["read", "bash"], &["read", "write"], &["read"]),
+            (&["*"], &["read", "vault_*"], &["read", "vault_*"]),
+            (&["read", "vault_get"], &["*"], &["read", "vault_get"]),
+            (&["vault_*"], &["vault_get", "read"], &["vault_get"]),
+            (&["vault_g*"], &["vault_*"], &["vault_g*"]),
+            (&["*"], &["*"], &["*"]),
+            (&["a*"], &["*b"], &[]),
+            (&["read"], &[], &[]),
+            (&[], &["*"], &[]),
+        ];
+        let owned = |list: &[&str]| list.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>();
+        for (own, above, expected) in cases {
+            assert_eq!(both(&owned(own), &owned(above)), owned(expected), "{own:?} {above:?}");
+        }
+    }
 
     #[test]
     fn names_and_globs() {

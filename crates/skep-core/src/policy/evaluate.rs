@@ -9,6 +9,9 @@
 //! 3. else, where `allow` rules for the tool name people and this person is none of them: denied;
 //! 4. else the tool's class decides.
 //!
+//! The rules of each agent above are decided by in the same way (1 to 3); the strictest decision
+//! counts. Where none of theirs matches, they say nothing.
+//!
 //! A [`Rule`] that stands for a time or a session is a grant: it turns a question into a yes, and
 //! never a refusal.
 
@@ -17,7 +20,7 @@ use utoipa::ToSchema;
 
 use super::approvers::Approvers;
 use super::host_standing::{HostListing, HostStanding};
-use super::rule::{GrantTo, Piece, Rule, Specificity, Who};
+use super::rule::{Piece, Rule, Specificity, Who};
 use super::{Class, Effect, Policy};
 use crate::vocab::configuration::SandboxLevel;
 
@@ -117,9 +120,9 @@ pub struct PartVerdict {
     pub why: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// Of the rule that asks.
+    /// Of the rules that ask.
     #[serde(skip)]
-    pub approvers: Vec<GrantTo>,
+    pub approvers: Approvers,
     /// The rules, and why each matched or did not.
     pub rules: Vec<Looked>,
     /// How many compared rules are left out of `rules`.
@@ -199,7 +202,7 @@ impl Policy {
         };
         let mut approvers = Approvers::default();
         let asking = parts.iter().filter(|part| part.effect == Effect::Ask);
-        asking.for_each(|part| approvers.require(&part.approvers));
+        asking.for_each(|part| approvers.join(&part.approvers));
         Verdict { effect, why, rule, parts, approvers, host: None, runs: None, by_command }
     }
 
@@ -230,20 +233,41 @@ impl Policy {
                 (effect, format!("no rule matched; `{class}` tools {come_to}"), None)
             }
         };
+        let mut approvers = Approvers::default();
+        if effect == Effect::Ask {
+            approvers.require(by.map_or(&[][..], |rule| &rule.approvers));
+        }
+        let mut by_command =
+            effect == Effect::Allow && by.is_some_and(|rule| rule.command.is_some());
+        for rules in &self.above {
+            let mut best = Best::default();
+            for rule in rules.iter() {
+                let fits = best.sort(rule, tool, piece, who);
+                told.add(rule, fits);
+            }
+            let Some((theirs, text, rule)) = best.decision() else { continue };
+            if theirs == Effect::Ask {
+                approvers.require(&rule.approvers);
+            }
+            by_command |= theirs == Effect::Allow && rule.command.is_some();
+            if strictness(theirs) > strictness(effect) {
+                (effect, why, by) = (theirs, text, Some(rule));
+            }
+        }
         for grant in grants {
             let fits = Best::default().sort(grant, tool, piece, who);
             if effect == Effect::Ask && fits.is_ok() {
                 effect = Effect::Allow;
                 why = format!("granted by {}: {}", grant.place, grant);
                 by = Some(grant);
+                by_command |= grant.command.is_some();
             }
             told.add(grant, fits);
         }
         let Told { rules, untold, .. } = told;
         let (part, who) = (piece.text(), who.principal.to_string());
-        let by_command = effect == Effect::Allow && by.is_some_and(|rule| rule.command.is_some());
+        let by_command = effect == Effect::Allow && by_command;
         let rule = by.map(|rule| rule.place.clone());
-        let approvers = by.map(|rule| rule.approvers.clone()).unwrap_or_default();
         (PartVerdict { part, who, effect, why, rule, approvers, rules, untold }, by_command)
     }
 }

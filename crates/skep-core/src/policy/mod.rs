@@ -66,6 +66,9 @@ words! {
 pub struct Policy {
     pub classes: ClassPolicy,
     pub rules: Vec<Rule>,
+    /// Those of each agent above, the nearest first. They are decided by for each of them apart,
+    /// and the strictest decision counts.
+    pub above: Vec<Arc<[Rule]>>,
     /// The hosts its tools and programs may reach.
     pub network: Arc<NetworkRules>,
     /// Where and why it could not be read. Everything is denied then.
@@ -93,11 +96,32 @@ pub struct Needs {
 }
 
 impl Policy {
+    /// No wider than that of the agent above. `folders`: where this agent works, and that one.
+    #[must_use]
+    pub fn within(&self, above: &Self, folders: Option<(&str, &str)>) -> Self {
+        let lists = std::iter::once(&above.rules[..]).chain(above.above.iter().map(|list| &**list));
+        let lists = lists.filter(|list| !list.is_empty());
+        let moved =
+            |rules: &[Rule]| rules.iter().flat_map(|rule| rule.for_below(folders)).collect();
+        Self {
+            classes: self.classes,
+            rules: self.rules.clone(),
+            above: self.above.iter().cloned().chain(lists.map(moved)).collect(),
+            network: Arc::new(self.network.within(&above.network)),
+            broken: self.broken.clone().or_else(|| above.broken.clone()),
+        }
+    }
+
+    /// Its own rules, then those of the agents above.
+    pub fn all_rules(&self) -> impl Iterator<Item = &Rule> + Clone {
+        self.rules.iter().chain(self.above.iter().flat_map(|rules| rules.iter()))
+    }
+
     pub fn needs(&self, tool: &str) -> Needs {
         let about = |tool: &str| {
-            self.rules.iter().any(|rule| rule.is_about(tool) && !rule.grants.is_empty())
+            self.all_rules().any(|rule| rule.is_about(tool) && !rule.grants.is_empty())
         };
-        let own = || self.rules.iter().filter(|rule| rule.is_about(tool));
+        let own = || self.all_rules().filter(|rule| rule.is_about(tool));
         let commands = own().any(|rule| rule.effect == Effect::Allow && rule.command.is_some());
         Needs {
             paths: own().any(|rule| rule.path.is_some()),
@@ -112,8 +136,9 @@ impl Policy {
     /// read counts as one that will be.
     pub fn always_denies(&self, tool: &str, class: Class, level: SandboxLevel) -> bool {
         let mut own = self.rules.iter().filter(|rule| rule.is_about(tool));
+        let mut all = self.all_rules().filter(|rule| rule.is_about(tool));
         let denies = |rule: &Rule| rule.effect == Effect::Deny;
-        own.clone().any(|rule| denies(rule) && rule.is_unconditional())
+        all.any(|rule| denies(rule) && rule.is_unconditional())
             || (self.classes.decide(class, level) == Effect::Deny && own.all(denies))
     }
 }

@@ -82,6 +82,27 @@ pub enum NetworkEntryError {
 }
 
 impl NetworkRules {
+    /// What both lists reach; what either denies is denied.
+    #[must_use]
+    pub fn within(&self, above: &Self) -> Self {
+        let mut deny = self.deny.clone();
+        deny.extend(above.deny.iter().filter(|entry| !self.deny.contains(entry)).cloned());
+        let pairs = self.hosts.iter().flat_map(|own| above.hosts.iter().map(move |it| (own, it)));
+        let mut hosts: Vec<HostEntry> = Vec::new();
+        for entry in pairs.filter_map(|(own, above)| own.and(above)) {
+            if !hosts.contains(&entry) {
+                hosts.push(entry);
+            }
+        }
+        let pairs =
+            self.private.iter().flat_map(|own| above.private.iter().map(move |it| (own, it)));
+        let private = pairs.filter_map(|(own, above)| {
+            let port = ports(own.port, above.port)?;
+            (own.address == above.address).then_some(AddressEntry { address: own.address, port })
+        });
+        Self { hosts, deny, private: private.collect() }
+    }
+
     /// What may be reached, for people and models: hosts, then addresses.
     pub fn listed(&self) -> Vec<String> {
         let hosts = self.hosts.iter().map(ToString::to_string);
@@ -130,6 +151,14 @@ impl NetworkRules {
     }
 }
 
+/// The ports of two entries that both mean; nothing where there are none.
+fn ports(own: Option<u16>, other: Option<u16>) -> Option<Option<u16>> {
+    match (own, other) {
+        (Some(port), entry) | (entry, Some(port)) => fits(entry, port).then_some(Some(port)),
+        (None, None) => Some(None),
+    }
+}
+
 fn fits(entry: Option<u16>, port: u16) -> bool {
     entry.map_or(WEB_PORTS.contains(&port), |own| own == port)
 }
@@ -167,6 +196,17 @@ impl HostEntry {
         Self { hosts: HostSet::Exactly(host.clone()), port }
     }
 
+    /// What both entries list. One set of hosts is part of the other, or they share none.
+    fn and(&self, other: &Self) -> Option<Self> {
+        let port = ports(self.port, other.port)?;
+        let hosts = match () {
+            () if self.hosts.is_part_of(&other.hosts) => &self.hosts,
+            () if other.hosts.is_part_of(&self.hosts) => &other.hosts,
+            () => return None,
+        };
+        Some(Self { hosts: hosts.clone(), port })
+    }
+
     pub fn lists(&self, host: &Host, port: u16) -> bool {
         self.covers(host) && fits(self.port, port)
     }
@@ -186,6 +226,17 @@ impl HostEntry {
             (HostSet::Below(above), Host::Name(name)) => name.is_below(above),
             (HostSet::Below(_), Host::Address(_)) => false,
             (HostSet::Exactly(own), host) => own == host,
+        }
+    }
+}
+
+impl HostSet {
+    fn is_part_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (_, Self::Any) => true,
+            (Self::Below(own), Self::Below(above)) => own == above || own.is_below(above),
+            (Self::Exactly(Host::Name(name)), Self::Below(above)) => name.is_below(above),
+            (own, other) => own == other,
         }
     }
 }

@@ -82,6 +82,15 @@ impl PathPattern {
         }
     }
 
+    /// A relative pattern, made absolute: what it means for an agent that works in `folder`.
+    pub fn beneath_folder(&self, folder: &str) -> Option<Self> {
+        let relative = || self.text.strip_prefix("./").unwrap_or(&self.text);
+        (!self.is_absolute()).then(|| match relative() {
+            "." => Self::parse(folder).ok(),
+            text => Self::parse(&format!("{folder}/{text}")).ok(),
+        })?
+    }
+
     /// The same for an agent that works in `folder`, where paths are relative to it.
     #[must_use]
     pub fn within(self, folder: &str) -> Self {

@@ -150,6 +150,19 @@ impl Rule {
         allow::allows(std::slice::from_ref(&self.tool), tool)
     }
 
+    /// As it counts for an agent below the one it was written for: what it says of paths holds in
+    /// the workspace of each of them. `folders`: where the agent works, and the one above.
+    pub(super) fn for_below(&self, folders: Option<(&str, &str)>) -> Vec<Self> {
+        let (Some(path), Some((own, above))) = (&self.path, folders) else {
+            return vec![self.clone()];
+        };
+        let with = |path: PathPattern| Self { path: Some(path.within(own)), ..self.clone() };
+        let there = path.beneath_folder(above).map(with);
+        let mut rules = vec![with(path.clone())];
+        rules.extend(there.filter(|_| own != above));
+        rules
+    }
+
     /// It matches every call of its tools, whoever asks.
     pub fn is_unconditional(&self) -> bool {
         let conditions = (&self.path, &self.command, &self.host);

@@ -25,7 +25,14 @@ pub struct RuleFile {
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentSettings {
     pub name: AgentName,
+    /// Whose team it belongs to; none for a root of the tree.
+    pub parent: Option<AgentName>,
     pub description: String,
+    /// It may use the tools that change other agents.
+    pub manager: bool,
+    pub parallel: Parallel,
+    /// Whom it may write to: names of agents, `parent`, `children`, `siblings`, `operator`, `*`.
+    pub allowed_recipients: Vec<String>,
     pub engine: String,
     /// What its engine alone knows the meaning of.
     pub engine_options: Map<String, Value>,
@@ -65,6 +72,20 @@ pub enum AgentState {
     Failed { reason: String },
 }
 
+/// How many turns of an agent run at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Parallel {
+    /// One in each of its conversations.
+    #[default]
+    Sessions,
+    /// One in all: what it works on shares a folder.
+    One,
+}
+
+/// Whom an agent may write to that lists nobody.
+pub const USUAL_RECIPIENTS: [&str; 4] = ["parent", "children", "siblings", "operator"];
+
 /// What happens to a message that arrives while a turn of its session runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -84,6 +105,25 @@ pub struct SandboxSettings {
 }
 
 impl SandboxSettings {
+    /// No wider than `above`.
+    #[must_use]
+    pub(super) fn within(self, above: Self) -> Self {
+        let level = match (self.level, above.level) {
+            (SandboxLevel::Host, SandboxLevel::Host) => SandboxLevel::Host,
+            _ => SandboxLevel::Confined,
+        };
+        let wide = |network: SandboxNetwork| match network {
+            SandboxNetwork::None => 0,
+            SandboxNetwork::Proxy => 1,
+            SandboxNetwork::Full => 2,
+        };
+        let network = match wide(above.reached()) < wide(self.network) {
+            true => above.network,
+            false => self.network,
+        };
+        Self { level, network, ..self }
+    }
+
     /// What its programs reach: without walls, whatever the machine does.
     pub fn reached(&self) -> SandboxNetwork {
         match self.level {

@@ -32,6 +32,12 @@ pub struct Limits {
     pub session_idle: Duration,
     /// An unanswered approval expires after this time.
     pub approval: Duration,
+    /// How far a chain of items may reach from its first one.
+    pub hops: u32,
+    /// Items that one chain may make.
+    pub items_per_root: u32,
+    /// A task that has not ended by then has failed.
+    pub task: Duration,
     /// What one agent may ask one host in a minute, besides its model calls.
     pub requests_per_minute: u32,
     /// How long a durable event and a delivered frame can be asked for again.
@@ -56,6 +62,8 @@ impl Limits {
 pub struct Budgets {
     pub day: Caps,
     pub turn: Caps,
+    /// Of a day, with everybody below it.
+    pub team: Caps,
     /// Instead of the hive's.
     pub turn_time: Option<Duration>,
 }
@@ -78,6 +86,9 @@ impl Default for Limits {
             inbox_body_bytes: 262_144,
             session_idle: Duration::from_secs(360 * 60),
             approval: day,
+            hops: 16,
+            items_per_root: 200,
+            task: day,
             requests_per_minute: 60,
             keep_events: 7 * day,
             keep_frames: 30 * day,

@@ -4,10 +4,16 @@ mod agent;
 mod agent_map;
 mod limits;
 mod profile;
+pub mod tree;
+#[cfg(test)]
+mod tree_tests;
 
 pub use crate::hive_settings::HiveSettings;
-pub use crate::vocab::configuration::{ConfigProblem, SandboxLevel, SandboxNetwork};
-pub use agent::{AgentSettings, AgentState, QueueMode, RuleFile, SandboxLimits, SandboxSettings};
+pub use crate::vocab::configuration::{ConfigProblem, SandboxLevel, SandboxNetwork, Wanted};
+pub use agent::{
+    AgentSettings, AgentState, Parallel, QueueMode, RuleFile, SandboxLimits, SandboxSettings,
+    USUAL_RECIPIENTS,
+};
 pub use agent_map::AgentMap;
 pub use limits::{Budgets, Limits};
 pub use profile::{KnownModels, ModelFacts, Profile, Think, Timeouts, VendorAddress};

@@ -104,6 +104,17 @@ impl Manner {
     /// Looks at something that goes on by itself.
     pub const POLL: Self = Self { polls: true, ..Self::READ };
 
+    /// Has an effect that happens once however often it runs: its call is the key. It is on record
+    /// before it runs.
+    pub const fn keyed(class: Class) -> Self {
+        Self { class, retry_safe: true, polls: false }
+    }
+
+    /// Nothing has to be on record before it runs.
+    pub fn only_looks(self) -> bool {
+        self.retry_safe && !matches!(self.class, Class::Write | Class::Shape)
+    }
+
     /// Has an effect, which is not to happen twice.
     pub const fn effect(class: Class) -> Self {
         Self { class, retry_safe: false, polls: false }

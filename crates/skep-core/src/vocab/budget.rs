@@ -48,6 +48,13 @@ impl Held {
         }
     }
 
+    pub fn join(&mut self, other: &Self) {
+        self.calls += other.calls;
+        self.tokens = self.tokens.saturating_add(other.tokens);
+        self.cost = self.cost.plus(other.cost);
+        self.unpriced_tokens = self.unpriced_tokens.saturating_add(other.unpriced_tokens);
+    }
+
     pub fn give_back(&mut self, need: &Need) {
         self.calls = self.calls.saturating_sub(1);
         self.tokens = self.tokens.saturating_sub(need.tokens);
@@ -69,6 +76,13 @@ pub struct Account {
 }
 
 impl Account {
+    /// What both came to.
+    pub fn join(&mut self, other: &Self) {
+        self.spent.join(&other.spent);
+        self.unsettled.join(&other.unsettled);
+        self.held.join(&other.held);
+    }
+
     fn tokens(&self) -> u64 {
         self.spent.tokens.saturating_add(self.unsettled.tokens)
     }
@@ -108,6 +122,8 @@ pub enum Scope<'a> {
     Hive,
     /// One agent's calls of a day.
     Agent(&'a str),
+    /// Those of an agent and everybody below it.
+    Team(&'a str),
     /// One turn; where the agent has a limit of its own, this is its name.
     Turn(Option<&'a str>),
 }
@@ -117,6 +133,7 @@ impl Scope<'_> {
         match self {
             Self::Hive => "The day's limit".to_owned(),
             Self::Agent(agent) => format!("The day's limit of the agent {agent}"),
+            Self::Team(agent) => format!("The day's limit of the team of {agent}"),
             Self::Turn(_) => "A turn's limit".to_owned(),
         }
     }
@@ -126,6 +143,9 @@ impl Scope<'_> {
         match self {
             Self::Hive => format!("limits.{what}_per_day in skep.yaml"),
             Self::Agent(agent) => format!("budgets.{what}_per_day in teams/{agent}/config.yaml"),
+            Self::Team(agent) => {
+                format!("budgets.team_{what}_per_day in teams/{agent}/config.yaml")
+            }
             Self::Turn(None) => format!("limits.{what}_per_turn in skep.yaml"),
             Self::Turn(Some(agent)) => {
                 format!("budgets.{what}_per_turn in teams/{agent}/config.yaml")
@@ -136,7 +156,7 @@ impl Scope<'_> {
     fn frees(self, now: Millis) -> String {
         match self {
             Self::Turn(_) => "Write again to go on in a new turn, or raise".to_owned(),
-            Self::Hive | Self::Agent(_) => {
+            Self::Hive | Self::Agent(_) | Self::Team(_) => {
                 let minutes = (next_day(now) - now).div_euclid(60_000);
                 let (hours, minutes) = (minutes / 60, minutes % 60);
                 format!("Calls go on at 00:00 UTC, in {hours} h {minutes} min, or raise")

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::vocab::words::words;
+
 /// Whether the programs an agent starts are walled in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -53,4 +55,16 @@ pub struct ConfigProblem {
     pub line: Option<u32>,
     /// The whole sentence for people: file, line, key, what is wrong, what was expected.
     pub text: String,
+}
+
+words! {
+    /// What an agent is wanted to do; whether it can is another matter.
+    Wanted {
+        /// Works.
+        Active = "active",
+        /// Finishes its turns and takes up nothing new.
+        Paused = "paused",
+        /// Does nothing; its turns were cut and go on when it is started.
+        Stopped = "stopped",
+    }
 }

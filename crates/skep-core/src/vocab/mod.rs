@@ -20,4 +20,5 @@ pub mod message;
 pub mod money;
 pub mod role;
 pub mod spend;
+pub mod task;
 pub mod time;

@@ -40,13 +40,13 @@ words! {
         ReadSettings = "read_settings",
         ReadMetrics = "read_metrics",
         ReadLogs = "read_logs",
-        /// The audit trail, what was spent, calls of unknown outcome.
+        /// The audit trail, what was spent, calls of unknown outcome, what operators are asked.
         ReadAudit = "read_audit",
         /// List, make and revoke tokens; names in the vault, and what is in it.
         ManageTokens = "manage_tokens",
         /// Decide what calls wait for: the questions that name one as an approver.
         Decide = "decide",
-        /// Grant for a time, ask again: never whoever asks, unless they run the hive.
+        /// Grant for a time, ask again, answer agents: never who asks, unless they run the hive.
         Approve = "approve",
         /// Change the hive itself: settings, tries of providers, imports.
         Configure = "configure",

@@ -18,7 +18,7 @@ use skep_core::message::{self, Body, StopReason};
 use skep_core::money::Money;
 use skep_core::policy::Class;
 use skep_core::role::Role;
-use skep_core::settings::Think;
+use skep_core::settings::{Think, Wanted};
 
 use crate::engine::conn::{Cell, Row, Value};
 use crate::engine::error::SqlError;
@@ -262,6 +262,7 @@ macro_rules! words {
 words! {
     AckState, ApprovalState, AuditKind, CallState, CancelReason, Class, FrameKind, FrameState,
     ItemState, Reason, Resolution, RetryCode, Role, Scope, StopReason, Think, TurnState,
+    Wanted,
 }
 
 macro_rules! plain {

@@ -3,6 +3,7 @@
 mod approvals;
 mod hive;
 mod sessions;
+mod tasks;
 mod turns;
 mod vault;
 mod workspace;
@@ -21,6 +22,7 @@ pub use sessions::{
     SearchWish, SessionEdit, SessionInfo, SessionPage, SessionQuery, SessionState,
 };
 
+pub use tasks::TaskInfo;
 pub use turns::{TurnOutcome, TurnOutcomeState};
 pub use vault::{
     LooseSecret, SecretScan, VaultEntry, VaultInfo, VaultRotation, VaultWish, check_no_secret,
@@ -215,8 +217,11 @@ pub struct ActiveTurn {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct AgentInfo {
     pub name: AgentName,
+    /// The agent whose team it belongs to; absent for a root of the tree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<AgentName>,
     pub description: String,
-    /// `active` or `failed`.
+    /// `active`, `paused`, `stopped` or `failed`.
     pub status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -407,6 +412,12 @@ pub struct ItemInfo {
     /// Its newest try.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retried_as: Option<ItemId>,
+    /// The first item of its chain, where that is another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root: Option<ItemId>,
+    /// The tasks of its chain, in the order they were given.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub chain: Vec<TaskInfo>,
     /// Frames about it that its channel refused or put off.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub undelivered: Vec<UndeliveredFrame>,

@@ -9,10 +9,11 @@ use serde_json::{Value, json};
 use skep_core::audit::AuditRow;
 use skep_core::event::{ConfigOutcome, EventKind};
 use skep_core::ids::{AgentId, AgentName};
-use skep_core::settings::{AgentMap, AgentState, ConfigStanding, HiveSettings};
+use skep_core::settings::tree::AgentTree;
+use skep_core::settings::{AgentMap, AgentState, ConfigStanding, HiveSettings, Parallel};
 use skep_guard::clock;
 use skep_store::StoreError;
-use skep_store::agents::{NewAgent, RegisterAgent, RegisterAgents};
+use skep_store::agents::{InstallAgents, NewAgent, RegisterAgents};
 use skep_store::watch::NoteEvent;
 use skep_turn::snapshot::Snapshot;
 
@@ -33,6 +34,16 @@ impl Hive {
         self.shared.settings()
     }
 
+    /// What the files say, before the tree of agents narrows it.
+    pub fn written(&self) -> HiveSettings {
+        self.shared.snapshot().written()
+    }
+
+    /// The tree of agents in force.
+    pub fn tree(&self) -> Arc<AgentTree> {
+        Arc::clone(&self.shared.snapshot().tree)
+    }
+
     /// How the files of the home stand to what is in force.
     pub fn config(&self) -> Arc<ConfigStanding> {
         Arc::clone(&self.shared.snapshot().config)
@@ -47,15 +58,24 @@ impl Hive {
         outcome: ConfigOutcome,
     ) -> Result<(), DoorError> {
         let (shared, env) = (&self.shared, self.shared.env());
-        let ids = shared.register(&change).await.map_err(door_error)?;
-        let (config, of) = (Arc::new(config), change.agents());
-        let Ok(before) = env.snapshot.replace(|now| {
-            let mut settings = Arc::clone(&now.settings);
-            match change {
-                SettingsChange::All(all) => settings = Arc::from(all),
-                SettingsChange::Agents(agents) => Arc::make_mut(&mut settings).set_agents(agents),
+        let now = shared.snapshot();
+        let mut tree = (*now.tree).clone();
+        let (mut settings, of) = match change {
+            SettingsChange::All(all) => {
+                tree = AgentTree::new(all.agents.clone());
+                (*all, None)
             }
-            Ok::<_, Infallible>(Snapshot { settings, ids, config: config.clone(), ..now.clone() })
+            SettingsChange::Agents(agents) => {
+                let changed = tree.set(agents);
+                ((*now.settings).clone(), Some(changed.into_iter().collect::<Vec<_>>()))
+            }
+        };
+        settings.agents = tree.in_force().clone();
+        let ids = shared.register(&settings, of.as_deref()).await.map_err(door_error)?;
+        let (config, settings, tree) = (Arc::new(config), Arc::new(settings), Arc::new(tree));
+        let Ok(before) = env.snapshot.replace(|now| {
+            let config = config.clone();
+            Ok::<_, Infallible>(Snapshot { settings, tree, ids, config, ..now.clone() })
         });
         let (after, settings) = (shared.snapshot(), shared.settings());
         let what = difference(&before.settings, &settings, of.clone());
@@ -101,37 +121,26 @@ impl Hive {
     }
 }
 
-impl SettingsChange {
-    /// The agents it is about; nothing where that is all of them.
-    fn agents(&self) -> Option<Vec<AgentName>> {
-        match self {
-            Self::All(_) => None,
-            Self::Agents(agents) => Some(agents.keys().cloned().collect()),
-        }
-    }
-}
-
 impl Shared {
-    /// Gives the agents of a change their rows.
-    async fn register(&self, change: &SettingsChange) -> Result<AgentMap<AgentId>, StoreError> {
-        let changed = match change {
-            SettingsChange::All(settings) => {
-                return register_all(&self.store, settings).await;
-            }
-            SettingsChange::Agents(agents) => agents,
-        };
-        let mut ids = self.snapshot().ids.clone();
-        for (name, state) in changed {
-            // Also where its row says the same: a removed agent's name may be a new one's.
-            let failed = state.as_ref().and_then(failed);
-            let agent = NewAgent { name: name.clone(), failed };
-            let (installed, now) = (state.is_some(), clock::now_ms());
-            let id = self.store.write(RegisterAgent { agent, installed, now }).await?;
-            match installed {
-                true => ids.insert(name.clone(), id),
-                false => ids.remove(name),
+    /// Gives agents their rows: these, where not all are meant.
+    async fn register(
+        &self,
+        settings: &HiveSettings,
+        of: Option<&[AgentName]>,
+    ) -> Result<AgentMap<AgentId>, StoreError> {
+        let Some(names) = of else { return register_all(&self.store, settings).await };
+        let mut install =
+            InstallAgents { agents: Vec::new(), gone: Vec::new(), now: clock::now_ms() };
+        for name in names {
+            match settings.agents.get(name) {
+                Some(state) => install.agents.push(new_agent(name, state)),
+                None => install.gone.push(name.clone()),
             }
         }
+        let mut ids = self.snapshot().ids.clone();
+        install.gone.iter().for_each(|name| ids.remove(name));
+        // Also where its row says the same: a removed agent's name may be a new one's.
+        ids.extend(self.store.write(install).await?);
         Ok(ids)
     }
 }
@@ -141,16 +150,20 @@ pub(super) async fn register_all(
     store: &skep_store::Store,
     settings: &HiveSettings,
 ) -> Result<AgentMap<AgentId>, StoreError> {
-    let agents = settings.agents.iter();
-    let agents = agents.map(|(name, state)| NewAgent { name: name.clone(), failed: failed(state) });
+    let agents = settings.agents.iter().map(|(name, state)| new_agent(name, state));
     let register = RegisterAgents { agents: agents.collect(), now: clock::now_ms() };
     Ok(store.write(register).await?.into_iter().collect())
 }
 
-fn failed(state: &AgentState) -> Option<String> {
+fn new_agent(name: &AgentName, state: &AgentState) -> NewAgent {
+    let root = NewAgent::root(name.clone());
     match state {
-        AgentState::Active(_) => None,
-        AgentState::Failed { reason } => Some(reason.clone()),
+        AgentState::Active(agent) => NewAgent {
+            parent: agent.parent.clone(),
+            parallel_one: agent.parallel == Parallel::One,
+            ..root
+        },
+        AgentState::Failed { reason } => NewAgent { failed: Some(reason.clone()), ..root },
     }
 }
 

@@ -153,13 +153,13 @@ impl Hive {
         let now = clock::now_ms();
         vault::restore(&parts.vault, &store).await?;
         let settings = (parts.settings)();
-        let ids = take_over(&store, &report, &settings, &parts.node, now).await?;
+        let mut snapshot = Snapshot::new(settings, AgentMap::default(), parts.engines);
+        snapshot.ids = take_over(&store, &report, &snapshot.settings, &parts.node, now).await?;
         let Listeners { registry, meters, indexer, waiters, bus, dispatcher } = listeners;
         let tokens = Arc::new(TokenCache::load(&store).await?);
         let browsers = Browsers::load(&store, now).await?;
         buckets::restore(&parts.buckets, &store, now).await?;
-        parts.buckets.set_rate(settings.limits.requests_per_minute);
-        let snapshot = Snapshot::new(settings, ids, parts.engines);
+        parts.buckets.set_rate(snapshot.settings.limits.requests_per_minute);
         let snapshot = snapshot.with_offer(BUILT_IN, parts.built_in).map_err(HiveError::Tools)?;
         meters.know(snapshot.toolbox.names());
         let snapshot = Arc::new(SnapshotCell::new(snapshot));

@@ -10,13 +10,14 @@ use skep_core::ids::{AgentName, ItemId, Principal, SessionId, TurnId};
 use skep_guard::{clock, random};
 use skep_store::item_views::{self, CancelItem, Cancelled, Retry};
 use skep_store::sessions::ForkSession;
+use skep_store::task_views::{self, TaskRow};
 use skep_store::waits::RetryNow;
 use skep_store::watch::{self, CallRow, ItemRow};
 use skep_store::{files, history, outbox, search};
 
 use crate::door::{
     Credential, DoorError, EarlierCall, ErrorKind, Inbound, InboxItem, ItemInfo, MessageFailure,
-    Receipt, Sight, Source,
+    Receipt, Sight, Source, TaskInfo,
 };
 use crate::hive::{Hive, door_error};
 use crate::intake::{Opens, ReceiptDraft, accepted};
@@ -31,9 +32,12 @@ impl Hive {
         let row = self.seen_item(id, sight).await?;
         let read = self.shared.store.read(async |conn| {
             let trace = item_views::trace(conn, id).await?;
-            Ok((trace, outbox::undelivered_of_item(conn, id).await?))
+            let root = task_views::root_of(conn, id).await?.unwrap_or_else(|| id.clone());
+            let chain = task_views::of_root(conn, &root).await?;
+            Ok((trace, outbox::undelivered_of_item(conn, id).await?, root, chain))
         });
-        let (trace, undelivered) = read.await.map_err(door_error)?;
+        let (trace, undelivered, root, chain) = read.await.map_err(door_error)?;
+        let seen = chain.into_iter().filter(|task| sight.covers(task.agent, &task.session_key));
         Ok(ItemInfo {
             text: row.body.clone(),
             from: row.principal.clone(),
@@ -46,6 +50,8 @@ impl Hive {
             response: row.answer.clone(),
             retry_of: trace.retry_of,
             retried_as: trace.retried_as,
+            root: Some(root).filter(|root| root != id),
+            chain: seen.map(task_info).collect(),
             undelivered,
             item: inbox_item(row),
         })
@@ -55,8 +61,13 @@ impl Hive {
     pub async fn cancel_item(&self, id: &ItemId, sight: &Sight) -> Result<ItemInfo, DoorError> {
         self.seen_item(id, sight).await?;
         let ended = self.shared.waiters.wait(id);
-        let told = self.end_item(id, CancelReason::Stop).await;
-        if told.is_ok() {
+        let mut told = self.end_item(id, CancelReason::Stop).await;
+        let has_ended = told.as_ref().is_err_and(|error| error.code == "already_ended");
+        // Its own turns are over, and what it gave others may go on.
+        if has_ended && self.cancel_tasks(id).await.is_ok() {
+            told = Ok(());
+        }
+        if told.is_ok() && !has_ended {
             // One that takes longer is given as it stands then.
             let _ = tokio::time::timeout(ENDED_WITHIN, ended).await;
         }
@@ -255,6 +266,26 @@ impl Hive {
 fn not_kept() -> DoorError {
     let text = "The message is not in the inbox of this hive any more; send it again instead.";
     DoorError::new(ErrorKind::Conflict, "message_not_kept", text)
+}
+
+fn task_info(row: TaskRow) -> TaskInfo {
+    TaskInfo {
+        item_id: row.id,
+        parent_task: row.parent_task,
+        from: row.from_agent,
+        agent: row.agent_name,
+        session_key: row.session_key,
+        kind: row.kind,
+        state: row.state,
+        item_state: row.item_state,
+        hops: row.hops,
+        open: row.open,
+        preview: skep_scrub::known().beginning(&row.body, PREVIEW),
+        result: row.result,
+        code: row.code,
+        created_at: row.created_at,
+        ended_at: row.ended_at,
+    }
 }
 
 pub(crate) fn inbox_item(row: ItemRow) -> InboxItem {

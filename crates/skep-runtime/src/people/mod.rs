@@ -1,10 +1,13 @@
-//! What people decide and how they come in: approvals, policies, calls of unknown outcome,
-//! profiles, tokens, the vault, browsers, requests sent twice.
+//! What people decide and how they come in: approvals, policies, calls of unknown outcome, what
+//! agents ask operators, whether an agent works, profiles, tokens, the vault, browsers, requests
+//! sent twice.
 
 pub mod outcomes;
 
 pub(crate) mod approvals;
 pub(crate) mod browsers;
+pub(crate) mod escalations;
+pub mod life_cycle;
 pub(crate) mod policies;
 pub(crate) mod profiles;
 pub(crate) mod requests;

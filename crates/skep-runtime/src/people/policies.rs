@@ -57,7 +57,7 @@ impl Hive {
         Ok(PolicyInfo {
             agent: name.clone(),
             classes: classes.collect(),
-            rules: agent.policy.rules.iter().map(RuleInfo::from).collect(),
+            rules: agent.policy.all_rules().map(RuleInfo::from).collect(),
             network: network_info(&agent.policy.network, limit),
             grants: self.grants_of(id).await?.into_iter().map(grant_info).collect(),
             broken: agent.policy.broken.clone(),

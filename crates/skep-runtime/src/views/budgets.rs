@@ -33,6 +33,9 @@ pub struct AgentBudget {
     pub budget: BudgetInfo,
     /// What one of its turns may use, where its settings say so.
     pub per_turn: CapsInfo,
+    /// Of it and everybody below it, where that is limited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub team: Option<BudgetInfo>,
 }
 
 /// Absent where nothing limits it.
@@ -96,24 +99,28 @@ impl Hive {
         let now = clock::now_ms();
         let active = self.shared.snapshot();
         let settings = &active.settings;
-        let mut accounts = self.shared.env().ledger.agents(now);
+        let ledger = &self.shared.env().ledger;
+        let mut accounts = ledger.agents(now);
         let mut agents = Vec::new();
         for (name, state) in settings.agents.iter() {
             let account = active.ids.get(name).and_then(|id| accounts.remove(id));
             let AgentState::Active(agent) = state else { continue };
             let own = &agent.budgets;
-            if account.is_none() && own.day.is_none() && own.turn.is_none() {
+            let limits = [own.day, own.turn, own.team];
+            if account.is_none() && limits.iter().all(Caps::is_none) {
                 continue;
             }
+            let team = || ledger.team(&active.members(name), now);
             agents.push(AgentBudget {
                 agent: name.clone(),
                 budget: BudgetInfo::new(own.day, &account.unwrap_or_default()),
                 per_turn: CapsInfo::new(own.turn),
+                team: (!own.team.is_none()).then(|| BudgetInfo::new(own.team, &team())),
             });
         }
         let limits = &settings.limits;
         BudgetPage {
-            hive: BudgetInfo::new(limits.day_caps(), &self.shared.env().ledger.hive(now)),
+            hive: BudgetInfo::new(limits.day_caps(), &ledger.hive(now)),
             agents,
             per_turn: CapsInfo::new(limits.per_turn),
             until: spend::next_day(now),

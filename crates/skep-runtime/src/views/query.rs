@@ -5,7 +5,7 @@ use skep_core::budget::Account;
 use skep_core::event::{Event, EventKind, TurnState};
 use skep_core::frame::Frame;
 use skep_core::ids::{AgentId, AgentName, ChannelId, Principal, SessionKey};
-use skep_core::settings::{AgentState, ConfigStanding};
+use skep_core::settings::{AgentState, ConfigStanding, Wanted};
 use skep_core::spend;
 use skep_core::visible::summary;
 use skep_core::{BoxStream, Millis};
@@ -155,15 +155,22 @@ impl Hive {
     }
 
     fn describe(&self, counts: &[AgentCounts], sight: &Sight) -> Vec<AgentInfo> {
+        let wanted = |id: AgentId| {
+            let of = counts.iter().find(|count| count.agent == id);
+            of.map_or(Wanted::Active, |count| count.wanted).as_str()
+        };
         let counts = (*sight == Sight::All).then_some(counts);
         let active = self.shared.snapshot();
         let agents = active.ids.iter().filter(|(_, id)| sight.covers_agent(**id));
+        let is_seen =
+            |name: &AgentName| active.ids.get(name).is_some_and(|id| sight.covers_agent(*id));
         let seen =
             agents.filter_map(|(name, id)| Some((name, *id, active.settings.agents.get(name)?)));
         let described = seen.map(|(name, id, state)| {
             let count = counts.map(|all| all.iter().find(|count| count.agent == id));
             let mut info = AgentInfo {
                 name: name.clone(),
+                parent: active.tree.parent(name).filter(|name| is_seen(name)).cloned(),
                 description: String::new(),
                 status: "failed",
                 error: None,
@@ -179,7 +186,7 @@ impl Hive {
             match state {
                 AgentState::Failed { reason } => info.error = Some(reason.clone()),
                 AgentState::Active(agent) => {
-                    info.status = "active";
+                    info.status = wanted(id);
                     info.description = agent.description.clone();
                     info.engine = agent.engine.clone();
                     info.sandbox = Some(agent.sandbox.level.as_str());

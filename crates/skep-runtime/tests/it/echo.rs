@@ -97,6 +97,10 @@ pub async fn hive_of(run: &Path, node: &str) -> Hive {
     };
     let agent = AgentSettings {
         name: AgentName::new("main"),
+        parent: None,
+        manager: false,
+        parallel: Default::default(),
+        allowed_recipients: Vec::new(),
         description: String::new(),
         engine: "echo".to_owned(),
         engine_options: Default::default(),

@@ -8,13 +8,14 @@ use serde::{Deserialize, Serialize};
 use skep_core::ids::{SessionId, TurnId};
 use skep_core::message::View;
 use skep_core::role::Action;
+use skep_runtime::LifeCycle;
 use skep_runtime::door::{AgentInfo, HistoryPage, HistoryQuery, SessionChoice};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::door::state::Doors;
 use crate::request::{
-    BadBody, Missing, NotKept, OptionalJsonBody, Params, Permit, Problem, Segments, extract,
-    page_size,
+    BadBody, JsonBody, Missing, NotKept, OptionalJsonBody, Params, Permit, Problem, Segments,
+    extract, page_size,
 };
 
 #[derive(Serialize, ToSchema)]
@@ -126,4 +127,36 @@ pub(crate) async fn stop(
     let key = permit.session_key(body.session_key, "main")?;
     let turn = doors.hive.stop(&agent, &key).await?;
     Ok(Json(Stopped { stopped: turn.is_some(), turn }))
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ChangeOfLife {
+    action: LifeCycle,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ChangedLife {
+    /// It was otherwise before.
+    changed: bool,
+}
+
+/// Pauses, stops, starts or restarts an agent. What is queued for it stays.
+#[utoipa::path(
+    post, path = "/api/v1/agents/{agent}/life", tag = "agents",
+    request_body = ChangeOfLife,
+    responses(
+        (status = 200, description = "Whether it was otherwise before.", body = ChangedLife),
+        Missing, BadBody, NotKept
+    )
+)]
+pub(crate) async fn life(
+    State(doors): State<Doors>,
+    permit: Permit,
+    Segments(agent): Segments<String>,
+    JsonBody(body): JsonBody<ChangeOfLife>,
+) -> Result<Json<ChangedLife>, Problem> {
+    let agent = extract::agent(&agent)?;
+    let changed = doors.hive.change_life(&agent, body.action, permit.principal()).await?;
+    Ok(Json(ChangedLife { changed }))
 }

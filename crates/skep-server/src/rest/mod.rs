@@ -7,6 +7,7 @@ pub(crate) mod audit;
 pub(crate) mod budgets;
 pub(crate) mod calls;
 pub(crate) mod commands;
+pub(crate) mod escalations;
 pub(crate) mod events;
 pub(crate) mod files;
 pub(crate) mod hive;

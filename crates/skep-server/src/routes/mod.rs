@@ -36,8 +36,9 @@ use utoipa_axum::routes;
 use crate::door::{Doors, Entrance, admission};
 use crate::request::problem::Problem;
 use crate::rest::{
-    agents, approvals, audit, budgets, calls, commands, events, files, hive, items, logs, messages,
-    metrics, policies, providers, search, session, sessions, tokens, usage, vault, workspace,
+    agents, approvals, audit, budgets, calls, commands, escalations, events, files, hive, items,
+    logs, messages, metrics, policies, providers, search, session, sessions, tokens, usage, vault,
+    workspace,
 };
 use crate::{openai, ws};
 use declared::Routes;
@@ -74,6 +75,7 @@ fn routes() -> Routes {
         .guarded(Action::ReadHistory, routes!(files::show))
         .guarded(Action::Talk, routes!(messages::send))
         .guarded(Action::Talk, routes!(agents::stop))
+        .guarded(Action::Configure, routes!(agents::life))
         .guarded(Action::Watch, routes!(hive::state))
         .guarded(Action::Watch, routes!(hive::inbox))
         .guarded(Action::Watch, routes!(items::show))
@@ -103,6 +105,8 @@ fn routes() -> Routes {
         .guarded(Action::ReadAudit, routes!(budgets::list))
         .guarded(Action::ReadAudit, routes!(calls::list_unknown))
         .guarded(Action::Configure, routes!(calls::resolve))
+        .guarded(Action::ReadAudit, routes!(escalations::list))
+        .guarded(Action::Approve, routes!(escalations::answer))
         .guarded(Action::ReadAudit, routes!(audit::verify))
         .guarded(Action::ReadAudit, routes!(audit::export))
         .guarded(Action::ReadSettings, routes!(providers::list))

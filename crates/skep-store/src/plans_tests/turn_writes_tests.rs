@@ -18,7 +18,7 @@ async fn no_statement_of_a_turn_makes_a_table_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     seen::watch();
     let store = Store::open(OpenOptions::in_run_folder(folder.path()), |_| {}).await.unwrap();
-    let agents = vec![NewAgent { name: AgentName::new("main"), failed: None }];
+    let agents = vec![NewAgent::root(AgentName::new("main"))];
     let agent = store.write(RegisterAgents { agents, now: 1 }).await.unwrap()[0].1;
     let (channel, principal) = (ChannelId::new("ws:1"), Principal::new("operator"));
     store.write(OpenChannel { channel, principal, now: 1 }).await.unwrap();

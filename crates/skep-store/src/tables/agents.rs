@@ -2,11 +2,16 @@
 
 use std::collections::HashMap;
 
+use serde_json::json;
 use skep_core::Millis;
+use skep_core::audit::AuditRow;
 use skep_core::bucket::{Bucket, FILLS_IN};
 use skep_core::event::{Event, EventKind};
-use skep_core::ids::{AgentId, AgentName};
+use skep_core::ids::{AgentId, AgentName, TurnId};
+use skep_core::settings::Wanted;
 use skep_db::{Addition, Cell, Columns, Conn, Record, Refusal, Run, SqlError, Tx, args, record};
+
+use crate::tables::lanes;
 
 /// Gives every agent a row; those that have one keep it, also while they are not among these.
 /// A change of status becomes an event.
@@ -19,79 +24,194 @@ pub struct NewAgent {
     pub name: AgentName,
     /// Why it cannot run, when it cannot.
     pub failed: Option<String>,
+    /// Whose team it belongs to; one that has no row counts as none.
+    pub parent: Option<AgentName>,
+    /// One turn at a time, in whatever session.
+    pub parallel_one: bool,
+}
+
+impl NewAgent {
+    /// A root of the tree that can run.
+    pub fn root(name: AgentName) -> Self {
+        Self { name, failed: None, parent: None, parallel_one: false }
+    }
 }
 
 impl Run for RegisterAgents {
     type Out = Vec<(AgentName, AgentId)>;
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
-        let living = "SELECT name, id, wanted, installed, failure FROM agents \
-                      WHERE removed_at IS NULL";
-        let known: Vec<(String, (AgentId, Status))> = tx.conn.list(living, &[]).await?;
+        let living = "SELECT name, id, wanted, installed, failure, parent_id, parallel_one \
+                      FROM agents WHERE removed_at IS NULL";
+        let known: Vec<(String, Found)> = tx.conn.list(living, &[]).await?;
         let mut known: HashMap<_, _> = known.into_iter().collect();
-        let mut ids = Vec::with_capacity(self.agents.len());
+        let mut rows = Vec::with_capacity(self.agents.len());
         for agent in &self.agents {
             let found = known.remove(agent.name.as_str());
-            ids.push((agent.name.clone(), settle(tx, found, agent, true, self.now).await?));
+            rows.push((agent, settle(tx, found, agent, self.now).await?));
         }
         for (name, found) in known {
-            let gone = NewAgent { name: AgentName(name), failed: None };
-            settle(tx, Some(found), &gone, false, self.now).await?;
+            withdraw(tx, &AgentName(name), found, self.now).await?;
         }
-        Ok(ids)
+        let ids: HashMap<&str, AgentId> =
+            rows.iter().map(|(agent, row)| (agent.name.as_str(), row.id)).collect();
+        for (agent, row) in &rows {
+            let parent = agent.parent.as_ref().and_then(|name| ids.get(name.as_str()).copied());
+            place(tx, row, parent, agent.parallel_one).await?;
+        }
+        Ok(rows.into_iter().map(|(agent, row)| (agent.name.clone(), row.id)).collect())
     }
 }
 
-/// Gives one agent its row, or notes that it is gone. The others are not looked at.
-pub struct RegisterAgent {
-    pub agent: NewAgent,
-    /// The settings name it.
-    pub installed: bool,
+/// Gives some agents their rows, and notes that others are gone. Nobody else is looked at.
+pub struct InstallAgents {
+    pub agents: Vec<NewAgent>,
+    /// Those that the settings do not name any more.
+    pub gone: Vec<AgentName>,
     pub now: Millis,
 }
 
-impl Run for RegisterAgent {
-    type Out = AgentId;
+impl Run for InstallAgents {
+    type Out = Vec<(AgentName, AgentId)>;
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
-        let living = "SELECT id, wanted, installed, failure FROM agents \
+        let living = "SELECT id, wanted, installed, failure, parent_id, parallel_one FROM agents \
                       WHERE name = $1 AND removed_at IS NULL";
-        let found = tx.conn.find(living, &args![self.agent.name]).await?;
-        Ok(settle(tx, found, &self.agent, self.installed, self.now).await?)
+        let mut rows = Vec::with_capacity(self.agents.len());
+        for agent in &self.agents {
+            let found = tx.conn.find(living, &args![agent.name]).await?;
+            rows.push((agent, settle(tx, found, agent, self.now).await?));
+        }
+        for name in &self.gone {
+            if let Some(found) = tx.conn.find(living, &args![name]).await? {
+                withdraw(tx, name, found, self.now).await?;
+            }
+        }
+        for (agent, row) in &rows {
+            let parent = match &agent.parent {
+                Some(name) => {
+                    let select = "SELECT id FROM agents WHERE name = $1 AND removed_at IS NULL";
+                    tx.conn.find(select, &args![name]).await?
+                }
+                None => None,
+            };
+            place(tx, row, parent, agent.parallel_one).await?;
+        }
+        Ok(rows.into_iter().map(|(agent, row)| (agent.name.clone(), row.id)).collect())
     }
 }
+
+/// The row of an agent.
+struct Found {
+    id: AgentId,
+    status: Status,
+    parent: Option<AgentId>,
+    parallel_one: bool,
+}
+
+record!(Found { id, status, parent, parallel_one });
 
 /// Writes what an agent is now, where its row says something else.
 async fn settle(
     tx: &mut Tx<'_>,
-    found: Option<(AgentId, Status)>,
+    found: Option<Found>,
     agent: &NewAgent,
-    installed: bool,
     now: Millis,
-) -> Result<AgentId, SqlError> {
-    let (id, was) = match found {
+) -> Result<Found, SqlError> {
+    let mut row = match found {
         Some(found) => found,
         None => {
             let insert = "INSERT INTO agents (name, created_at) VALUES ($1, $2) RETURNING id";
             let made = args![agent.name, now];
-            (tx.conn.one(insert, &made, "an insert gave no id").await?, Status::of_new())
+            let id = tx.conn.one(insert, &made, "an insert gave no id").await?;
+            Found { id, status: Status::of_new(), parent: None, parallel_one: false }
         }
     };
-    let is = Status { wanted: was.wanted.clone(), installed, failure: agent.failed.clone() };
-    if was != is {
+    let failure = agent.failed.clone();
+    let is = Status { wanted: row.status.wanted, installed: true, failure };
+    change(tx, &agent.name, &mut row, is, now).await?;
+    Ok(row)
+}
+
+/// The settings do not name it any more.
+async fn withdraw(
+    tx: &mut Tx<'_>,
+    name: &AgentName,
+    mut row: Found,
+    now: Millis,
+) -> Result<(), SqlError> {
+    let is = Status { wanted: row.status.wanted, installed: false, failure: None };
+    change(tx, name, &mut row, is, now).await
+}
+
+async fn change(
+    tx: &mut Tx<'_>,
+    name: &AgentName,
+    row: &mut Found,
+    is: Status,
+    now: Millis,
+) -> Result<(), SqlError> {
+    if row.status != is {
         let update = "UPDATE agents SET installed = $2, failure = $3 WHERE id = $1";
-        tx.conn.run(update, &args![id, installed, is.failure]).await?;
-        let kind = EventKind::Status { state: is.word().to_owned(), reason: is.failure };
-        tx.event(Event::of(id, &agent.name, now, kind));
+        tx.conn.run(update, &args![row.id, is.installed, is.failure]).await?;
+        let kind = EventKind::Status { state: is.word().to_owned(), reason: is.failure.clone() };
+        tx.event(Event::of(row.id, name, now, kind));
+        row.status = is;
     }
-    Ok(id)
+    Ok(())
+}
+
+/// Its place in the tree.
+async fn place(
+    tx: &mut Tx<'_>,
+    row: &Found,
+    parent: Option<AgentId>,
+    parallel_one: bool,
+) -> Result<(), SqlError> {
+    if (row.parent, row.parallel_one) != (parent, parallel_one) {
+        let update = "UPDATE agents SET parent_id = $2, parallel_one = $3 WHERE id = $1";
+        tx.conn.run(update, &args![row.id, parent, parallel_one]).await?;
+    }
+    Ok(())
+}
+
+/// Has an agent work, finish what it does, or do nothing.
+pub struct WantAgent {
+    pub agent: AgentId,
+    pub wanted: Wanted,
+    /// Who wants it.
+    pub by: String,
+    pub now: Millis,
+}
+
+impl Run for WantAgent {
+    /// Whether that is new.
+    type Out = bool;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<bool, Refusal> {
+        let select = "SELECT name, wanted, installed, failure FROM agents \
+                      WHERE id = $1 AND removed_at IS NULL";
+        let found: Option<(AgentName, Status)> = tx.conn.find(select, &args![self.agent]).await?;
+        let (name, was) = found.ok_or_else(|| Refusal::not_found("the agent"))?;
+        if was.wanted == self.wanted {
+            return Ok(false);
+        }
+        let update = "UPDATE agents SET wanted = $2 WHERE id = $1";
+        tx.conn.run(update, &args![self.agent, self.wanted]).await?;
+        lanes::refresh_agent(tx, self.agent).await?;
+        let is = Status { wanted: self.wanted, ..was };
+        let kind = EventKind::Status { state: is.word().to_owned(), reason: is.failure };
+        tx.event(Event::of(self.agent, &name, self.now, kind));
+        let what = json!({ "agent": name, "wanted": self.wanted.as_str() });
+        tx.audit(AuditRow::change("agent_wanted", Some(&self.by), &what, self.now)).await?;
+        Ok(true)
+    }
 }
 
 /// What the shown status of an agent follows from.
 #[derive(PartialEq)]
 struct Status {
-    /// `active`, `paused` or `stopped`.
-    wanted: String,
+    wanted: Wanted,
     /// The settings name it.
     installed: bool,
     /// Why it cannot run, when it cannot.
@@ -102,7 +222,7 @@ record!(Status { wanted, installed, failure });
 
 impl Status {
     fn of_new() -> Self {
-        Self { wanted: "active".to_owned(), installed: false, failure: None }
+        Self { wanted: Wanted::Active, installed: false, failure: None }
     }
 
     /// As it is shown.
@@ -110,9 +230,17 @@ impl Status {
         match self {
             Self { installed: false, .. } => "removed",
             Self { failure: Some(_), .. } => "failed",
-            Self { wanted, .. } => wanted,
+            Self { wanted, .. } => wanted.as_str(),
         }
     }
+}
+
+/// The turn runs: of an agent that runs one at a time, no other does.
+pub(crate) async fn occupy(tx: &mut Tx<'_>, agent: AgentId, turn: &TurnId) -> Result<(), SqlError> {
+    let occupy = "UPDATE agents SET busy = $2, ready_priority = NULL \
+                  WHERE id = $1 AND parallel_one = 1 AND busy IS NULL";
+    tx.conn.run(occupy, &args![agent, turn]).await?;
+    Ok(())
 }
 
 /// How the item counters of an agent change.
@@ -143,6 +271,7 @@ pub(crate) async fn tally(tx: &mut Tx<'_>, agent: AgentId, by: Tally) -> Result<
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentCounts {
     pub agent: AgentId,
+    pub wanted: Wanted,
     /// Turns that run, also those that pause before a model call is made again.
     pub running: i64,
     /// Turns that wait: for a person, for a time, or for another try.
@@ -151,7 +280,7 @@ pub struct AgentCounts {
     pub queued: i64,
 }
 
-record!(AgentCounts { agent, running, waiting, queued });
+record!(AgentCounts { agent, wanted, running, waiting, queued });
 
 /// The row of an agent, also of one that is not in the settings now. The living one has the name;
 /// removed ones are found by their id.
@@ -170,7 +299,7 @@ pub async fn find(
 
 pub async fn counts(conn: &mut Conn) -> Result<Vec<AgentCounts>, SqlError> {
     // Items of a turn that is tried again later are pending, and wait with it.
-    let select = "SELECT a.id, COALESCE(o.running, 0), COALESCE(o.waiting, 0), \
+    let select = "SELECT a.id, a.wanted, COALESCE(o.running, 0), COALESCE(o.waiting, 0), \
                   a.pending - COALESCE(o.items, 0) FROM agents a LEFT JOIN (SELECT t.agent, \
                   sum(CASE WHEN t.state = 'running' THEN 1 ELSE 0 END) AS running, \
                   sum(CASE WHEN t.state = 'waiting' OR t.state = 'ready' \

@@ -505,7 +505,8 @@ pub async fn unused(
 /// On whose behalf a turn works: the senders of the messages it answers. An approved call and a
 /// call that runs again belong to whoever had asked for them, not to whoever decided so.
 pub async fn asked_by(conn: &mut Conn, turn: &TurnId) -> Result<Vec<String>, SqlError> {
-    let select = "SELECT principal, kind, cause FROM items WHERE turn = $1 ORDER BY ord";
+    let select = "SELECT coalesce(origin_principal, principal), kind, cause FROM items \
+                  WHERE turn = $1 ORDER BY ord";
     let mut principals: Vec<String> = Vec::new();
     let mut turns = vec![turn.clone()];
     while let Some(turn) = turns.pop() {

@@ -3,6 +3,7 @@
 
 use serde_json::json;
 use skep_core::Millis;
+use skep_core::cause::Cause;
 use skep_core::engine::FailureCode;
 use skep_core::event::{EventKind, ItemState};
 use skep_core::frame::FrameKind;
@@ -13,8 +14,13 @@ use skep_db::{Refusal, Run, Tx, args, record};
 
 use crate::tables::agents::{Tally, tally};
 use crate::tables::approvals;
+use crate::tables::inbox::EndedTurn;
 use crate::tables::journal::{Entry, Leased, cost_of, tell_rows, write_entries};
 use crate::tables::lanes;
+use crate::tables::org::cancel::{self, CancelledTasks};
+pub use crate::tables::org::results::KeptResult;
+use crate::tables::org::results::{self, TurnResult};
+use crate::tables::org::waits;
 use crate::tables::outbox::{self, NewFrame};
 
 #[derive(Clone)]
@@ -23,6 +29,8 @@ pub struct Close {
     pub token: Token,
     pub entries: Vec<Entry>,
     pub outcome: Outcome,
+    /// Where the answer is kept whole, for each task that it may be too long for.
+    pub kept: Vec<KeptResult>,
     /// The turn waited before, and may have left approvals open.
     pub resumed: bool,
     pub usage: Usage,
@@ -66,6 +74,8 @@ pub struct Closed {
     pub more: bool,
     /// The rows of `entries`, in their order.
     pub rows: Vec<Message>,
+    /// Turns of others that were asked to end: the caller ends them.
+    pub stopped: Vec<EndedTurn>,
 }
 
 impl Run for Close {
@@ -86,15 +96,20 @@ impl Run for Close {
         let (word, answers) = (self.outcome.word(), answers.count());
         let args = args![self.turn, self.now, word, answer, error, self.active_ms, answers, stop];
         tx.conn.run(update, &args).await?;
-        let more = found.pending > 0;
+        let mut more = found.pending > 0;
         let rows = write_entries(tx, &leased, &self.entries).await?;
         tell_rows(tx, &leased, rows.iter());
-        self.end_items(tx, &leased).await?;
+        let CancelledTasks { turns: stopped, woke, .. } = self.end_items(tx, &leased).await?;
+        more |= woke || !stopped.is_empty();
         if self.resumed {
             approvals::withdraw(tx, &leased.asking()).await?;
+            waits::forget(tx, &self.turn).await?;
         }
-        if more {
+        if found.pending > 0 {
             lanes::refresh(tx, leased.lane, leased.agent, self.now).await?;
+        }
+        if found.alone {
+            more |= lanes::vacate(tx, leased.agent, &self.turn).await?;
         }
         let (code, error) = self.outcome.failure();
         let kind = EventKind::TurnEnd {
@@ -105,7 +120,7 @@ impl Run for Close {
             profile: self.answered_by(),
         };
         tx.event(leased.event(kind));
-        Ok(Closed { more, rows })
+        Ok(Closed { more, rows, stopped })
     }
 
     fn cost(&self) -> usize {
@@ -117,9 +132,10 @@ struct EndedItem {
     id: ItemId,
     message_id: MessageId,
     channel: Option<ChannelId>,
+    cause: Cause,
 }
 
-record!(EndedItem { id, message_id, channel });
+record!(EndedItem { id, message_id, channel, cause });
 
 impl Close {
     /// Of the model calls, newest first.
@@ -138,8 +154,13 @@ impl Close {
         self.metas().next().map(|meta| meta.stop_reason)
     }
 
-    async fn end_items(&self, tx: &mut Tx<'_>, leased: &Leased<'_>) -> Result<(), Refusal> {
-        let select = "SELECT id, message_id, channel FROM items WHERE turn = $1 ORDER BY ord";
+    async fn end_items(
+        &self,
+        tx: &mut Tx<'_>,
+        leased: &Leased<'_>,
+    ) -> Result<CancelledTasks, Refusal> {
+        let select =
+            "SELECT id, message_id, channel, kind, cause FROM items WHERE turn = $1 ORDER BY ord";
         let items: Vec<EndedItem> = tx.conn.list(select, &args![self.turn]).await?;
         let (code, error) = match &self.outcome {
             Outcome::Answered { .. } => (None, None),
@@ -153,11 +174,50 @@ impl Close {
         let by = Tally { running: -ended, turns: -1, ..Tally::default() };
         tally(tx, leased.agent, by).await?;
         self.answer_channels(tx, leased, &items).await?;
+        let cancelled = self.end_tasks(tx, leased, &items).await?;
         for EndedItem { id: item, message_id, .. } in items {
             let (code, error) = self.outcome.failure();
             tx.event(leased.event(EventKind::InboxEnded { item, message_id, state, code, error }));
         }
-        Ok(())
+        Ok(cancelled)
+    }
+
+    /// What the turn was a part of may have ended with it, and what it gave ends with it.
+    async fn end_tasks(
+        &self,
+        tx: &mut Tx<'_>,
+        leased: &Leased<'_>,
+        items: &[EndedItem],
+    ) -> Result<CancelledTasks, Refusal> {
+        let mut cancelled = CancelledTasks::default();
+        let (code, text) = match &self.outcome {
+            Outcome::Answered { text } => (None, text),
+            Outcome::Ended { code, text, .. } => (Some(code.as_str()), text),
+        };
+        let state = self.outcome.state();
+        if state == ItemState::Cancelled && code != Some(FailureCode::Interrupted.as_str()) {
+            cancel::of_turn(tx, &self.turn, self.now, &mut cancelled).await?;
+        }
+        let is_event = |item: &EndedItem| item.cause == Cause::Event;
+        let in_chain = |item: &EndedItem| {
+            is_event(item) || matches!(item.cause, Cause::Task { .. } | Cause::Escalation)
+        };
+        if !items.iter().any(in_chain) {
+            return Ok(cancelled);
+        }
+        let ended = TurnResult {
+            turn: &self.turn,
+            lane: leased.lane,
+            agent_name: &leased.agent_name,
+            state,
+            code,
+            text,
+            kept: &self.kept,
+            only_events: items.iter().all(is_event),
+            now: self.now,
+        };
+        results::of_turn(tx, &ended, &mut cancelled).await?;
+        Ok(cancelled)
     }
 
     /// One frame for each channel that asked, naming all of its messages.

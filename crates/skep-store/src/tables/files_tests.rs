@@ -25,7 +25,7 @@ async fn open(folder: &Path) -> Store {
 
 /// Takes a message in; its turn begins with it when the lane is free.
 async fn accept(store: &Store, number: usize, files: Vec<File>) -> Option<Lease> {
-    let agents = vec![NewAgent { name: AgentName::new("main"), failed: None }];
+    let agents = vec![NewAgent::root(AgentName::new("main"))];
     let agent = store.write(RegisterAgents { agents, now: 1 }).await.unwrap()[0].1;
     let id = format!("i{number}");
     let letter = Letter {

@@ -15,7 +15,7 @@ use skep_core::ids::{
 use skep_core::inbound::AckState;
 use skep_core::message::{Body, Origin, Role};
 use skep_core::prompt;
-use skep_core::settings::{QueueMode, Think};
+use skep_core::settings::{QueueMode, Think, Wanted};
 use skep_core::tool::ChainOrigin;
 use skep_db::{Refusal, Run, SqlError, Tx, args, record};
 
@@ -116,9 +116,7 @@ impl Run for Accept {
         lane.fresh |= self.fresh;
         let ord = tx.next_ord().await?;
         match &self.take {
-            Some(slot) if lane.open.is_none() && lane.pending == 0 => {
-                self.start(tx, lane, ord, slot).await
-            }
+            Some(slot) if lane.is_free() => self.start(tx, lane, ord, slot).await,
             _ => self.queue(tx, lane, ord).await,
         }
     }
@@ -181,7 +179,13 @@ impl Accept {
                 let waits_for = open.and_then(|turn| turn.waiting_for.clone());
                 Ack { state: AckState::Waiting, note: letter.note.clone().or(waits_for) }
             }
-            _ => Ack { state: AckState::Queued, note: letter.note.clone() },
+            _ => {
+                let rests = (lane.wanted != Wanted::Active).then(|| {
+                    let wanted = lane.wanted.as_str();
+                    format!("the agent is {wanted}; it goes on when it is started")
+                });
+                Ack { state: AckState::Queued, note: letter.note.clone().or(rests) }
+            }
         };
         let how = Taken { state: ItemState::Pending, turn: None };
         insert(tx, letter, &lane, ord, how, &ack).await?;

@@ -1,19 +1,15 @@
 //! One item of the inbox taken by itself: looking at it, ending it, trying it again.
 
-use serde_json::json;
 use skep_core::Millis;
 use skep_core::cause::Cause;
-use skep_core::engine::FailureCode;
-use skep_core::event::{CancelReason, Event, EventKind, ItemState, TurnState};
-use skep_core::frame::FrameKind;
-use skep_core::ids::{AgentId, AgentName, ChannelId, ItemId, LaneId, MessageId, SessionId, TurnId};
+use skep_core::event::{CancelReason, ItemState, TurnState};
+use skep_core::ids::{ItemId, SessionId, TurnId};
 use skep_db::{Conn, Refusal, Run, SqlError, Tx, args, record};
 
-use crate::tables::agents::{Tally, tally};
 use crate::tables::inbox::{self, Accept, Accepted, EndedTurn};
-use crate::tables::lanes;
 use crate::tables::leases;
-use crate::tables::outbox::{self, NewFrame};
+use crate::tables::org;
+use crate::tables::pending;
 use crate::tables::sessions::ForkSession;
 
 /// What a list of items does not say about one of them.
@@ -68,17 +64,10 @@ pub enum Cancelled {
 
 struct Found {
     state: ItemState,
-    lane: LaneId,
-    agent: AgentId,
-    agent_name: AgentName,
-    message_id: MessageId,
-    channel: Option<ChannelId>,
     turn: Option<(TurnId, TurnState)>,
-    /// Another turn holds the lane.
-    held: bool,
 }
 
-record!(Found { state, lane, agent, agent_name, message_id, channel, turn, held });
+record!(Found { state, turn });
 
 impl Run for CancelItem {
     type Out = Cancelled;
@@ -99,63 +88,21 @@ impl Run for CancelItem {
                 let idle = *state != TurnState::Running;
                 Ok(Cancelled::Stopping(EndedTurn { turn: turn.clone(), idle }))
             }
-            None => self.end(tx, &found).await.map(|()| Cancelled::Ended),
+            None => {
+                pending::end(tx, &self.item, self.reason, self.now).await?;
+                org::cancel::unbegun(tx, &self.item, self.now).await?;
+                Ok(Cancelled::Ended)
+            }
         }
     }
 }
 
 impl CancelItem {
     async fn find(&self, tx: &mut Tx<'_>) -> Result<Found, Refusal> {
-        let select = "SELECT i.state, i.lane, i.agent, a.name, i.message_id, i.channel, \
-                      t.id, t.state, EXISTS (SELECT 1 FROM turns o WHERE o.lane = i.lane \
-                      AND o.ended_at IS NULL) FROM items i JOIN agents a ON a.id = i.agent \
+        let select = "SELECT i.state, t.id, t.state FROM items i \
                       LEFT JOIN turns t ON t.id = i.turn WHERE i.id = $1";
         let found = tx.conn.find(select, &args![self.item]).await?;
         found.ok_or_else(|| Refusal::not_found(format!("item {}", self.item)))
-    }
-
-    async fn end(&self, tx: &mut Tx<'_>, found: &Found) -> Result<(), Refusal> {
-        let (code, text) = match self.reason {
-            CancelReason::ClientGone => (
-                FailureCode::ClientGone,
-                "The client closed its connection before the message was begun; the agent never \
-                 saw it.",
-            ),
-            CancelReason::Stop | CancelReason::Interrupt => {
-                (FailureCode::Cancelled, "Cancelled before it was begun; the agent never saw it.")
-            }
-        };
-        let code = code.as_str();
-        let end = "UPDATE items SET state = 'cancelled', error_code = $2, error = $3, \
-                   finished_at = $4 WHERE id = $1";
-        let args = args![self.item, code, text, self.now];
-        tx.conn.run(end, &args).await?;
-        let less = "UPDATE lanes SET pending = pending - 1 WHERE id = $1";
-        tx.conn.run(less, &args![found.lane]).await?;
-        tally(tx, found.agent, Tally { pending: -1, ..Tally::default() }).await?;
-        // It may have been the head of a lane that is free.
-        if !found.held {
-            lanes::refresh(tx, found.lane, found.agent, self.now).await?;
-        }
-        if let Some(channel) = &found.channel {
-            let payload = json!({
-                "code": code, "error": text, "in_reply_to": [found.message_id],
-                "agent": found.agent_name,
-            });
-            let id = format!("{}.end", self.item);
-            let (kind, now) = (FrameKind::Error, self.now);
-            let frame = NewFrame { id, channel, item: &self.item, kind, payload, now };
-            outbox::push(tx, frame).await?;
-        }
-        let kind = EventKind::InboxEnded {
-            item: self.item.clone(),
-            message_id: found.message_id.clone(),
-            state: ItemState::Cancelled,
-            code: Some(code.to_owned()),
-            error: Some(text.to_owned()),
-        };
-        tx.event(Event::of(found.agent, &found.agent_name, self.now, kind));
-        Ok(())
     }
 }
 

@@ -213,9 +213,11 @@ pub(crate) struct LeaseState {
     pub pending: i64,
     /// It was asked to end.
     pub to_end: bool,
+    /// Its agent runs no other turn beside it.
+    pub alone: bool,
 }
 
-record!(LeaseState { pending, to_end });
+record!(LeaseState { pending, to_end, alone });
 
 impl<'a> Leased<'a> {
     /// The turn, where this lease of it is the newest and it runs. Read first and written by
@@ -227,7 +229,7 @@ impl<'a> Leased<'a> {
         now: Millis,
     ) -> Result<(Self, LeaseState), Refusal> {
         let select = "SELECT t.lane, t.agent, a.name, t.session, t.steps, s.last_seq, \
-                      l.pending, t.cancel IS NOT NULL FROM turns t \
+                      l.pending, t.cancel IS NOT NULL, a.busy IS NOT NULL FROM turns t \
                       JOIN agents a ON a.id = t.agent \
                       JOIN lanes l ON l.id = t.lane JOIN sessions s ON s.id = t.session \
                       WHERE t.id = $1 AND t.token = $2 AND t.state = 'running'";

@@ -4,7 +4,7 @@
 use skep_core::Millis;
 use skep_core::event::TurnState;
 use skep_core::ids::{AgentId, LaneId, SessionId, SessionKey, Token, TurnId};
-use skep_core::settings::Think;
+use skep_core::settings::{Think, Wanted};
 use skep_db::{Columns, Conn, Record, Refusal, Run, SqlError, Tx, args, record};
 
 /// A lane as a command finds it.
@@ -20,6 +20,12 @@ pub(crate) struct Lane {
     pub session: Option<LaneSession>,
     pub chosen: Chosen,
     pub open: Option<OpenTurn>,
+    /// Its agent runs one turn at a time.
+    pub one: bool,
+    /// And runs one.
+    pub busy: bool,
+    /// Of its agent.
+    pub wanted: Wanted,
 }
 
 impl Record for Lane {
@@ -33,7 +39,16 @@ impl Record for Lane {
         let turn: Option<(TurnId, TurnState)> = row.take()?;
         let waiting_for = row.take()?;
         let open = turn.map(|(id, state)| OpenTurn { id, state, waiting_for });
-        Ok(Self { id, token, pending, ready, fresh, session, chosen, open })
+        let (one, busy, wanted) = row.take()?;
+        Ok(Self { id, token, pending, ready, fresh, session, chosen, open, one, busy, wanted })
+    }
+}
+
+impl Lane {
+    /// A message that comes now can begin its turn at once.
+    pub fn is_free(&self) -> bool {
+        let idle = self.open.is_none() && self.pending == 0 && !self.busy;
+        idle && self.wanted == Wanted::Active
     }
 }
 
@@ -80,8 +95,9 @@ pub(crate) async fn find(
     key: &str,
 ) -> Result<Option<Lane>, SqlError> {
     let select = "SELECT l.id, l.token, l.pending, l.ready_priority, l.fresh, l.session, \
-                  s.last_at, s.last_seq, l.profile, l.think, t.id, t.state, t.waiting_for \
-                  FROM lanes l \
+                  s.last_at, s.last_seq, l.profile, l.think, t.id, t.state, t.waiting_for, \
+                  a.parallel_one, a.busy IS NOT NULL, a.wanted \
+                  FROM lanes l JOIN agents a ON a.id = l.agent \
                   LEFT JOIN sessions s ON s.id = l.session \
                   LEFT JOIN turns t ON t.lane = l.id AND t.ended_at IS NULL \
                   WHERE l.agent = $1 AND l.key = $2";
@@ -133,12 +149,30 @@ async fn set_ready(
     Ok(())
 }
 
-async fn refresh_agent(tx: &mut Tx<'_>, agent: AgentId) -> Result<(), SqlError> {
-    let best = "UPDATE agents SET ready_priority = (SELECT ready_priority FROM lanes \
+/// An agent that is paused or stopped is never ready, and neither is one that runs one turn at a
+/// time while it does, whatever their lanes are.
+pub(crate) async fn refresh_agent(tx: &mut Tx<'_>, agent: AgentId) -> Result<(), SqlError> {
+    let best = "UPDATE agents SET ready_priority = \
+                CASE WHEN wanted = 'active' AND busy IS NULL THEN \
+                (SELECT ready_priority FROM lanes \
                 WHERE agent = $1 AND ready_priority IS NOT NULL \
-                ORDER BY ready_priority, ready_ord LIMIT 1) WHERE id = $1";
+                ORDER BY ready_priority, ready_ord LIMIT 1) END WHERE id = $1";
     tx.conn.run(best, &args![agent]).await?;
     Ok(())
+}
+
+/// The turn runs no longer: an agent that runs one at a time may run another. True: it can.
+pub(crate) async fn vacate(
+    tx: &mut Tx<'_>,
+    agent: AgentId,
+    turn: &TurnId,
+) -> Result<bool, SqlError> {
+    let vacate = "UPDATE agents SET busy = NULL WHERE id = $1 AND busy = $2";
+    if tx.conn.run(vacate, &args![agent, turn]).await? == 0 {
+        return Ok(false);
+    }
+    refresh_agent(tx, agent).await?;
+    Ok(true)
 }
 
 /// On whose behalf the next turn of a lane works: whoever sent the message it begins or began

@@ -17,7 +17,7 @@ use skep_core::settings::Think;
 use skep_core::tool::{ChainOrigin, Requester};
 use skep_db::{Columns, Conn, Refusal, Row, Run, SqlError, Tx, args};
 
-use crate::tables::agents::{Tally, tally};
+use crate::tables::agents::{Tally, occupy, tally};
 use crate::tables::history::{self, NewHistoryRow, NewSession, RowPlace};
 use crate::tables::inbox::{NewTurn, UserText, user_body};
 use crate::tables::lanes::{self, Chosen, Lane};
@@ -112,6 +112,9 @@ pub(crate) async fn place(tx: &mut Tx<'_>, opening: &Opening<'_>) -> Result<Plac
         until,
     ];
     tx.conn.run(insert, &args).await?;
+    if lane.one {
+        occupy(tx, *agent, &slot.turn).await?;
+    }
     Ok(Placed { session, last_seq, token, chosen })
 }
 
@@ -259,6 +262,9 @@ impl Take {
         let until = self.now + LEASE_MS;
         let args = args![turn, token, self.now, self.slot.node, until];
         let row: Row = tx.conn.one(update, &args, "a turn is gone").await?;
+        if lane.one {
+            occupy(tx, agent, turn).await?;
+        }
         let mut row = Columns::of(row);
         let head = "SELECT principal, body, kind, cause, coalesce(origin_channel, channel), \
                     origin_topic, coalesce(origin_principal, principal) FROM items \
@@ -401,6 +407,7 @@ pub(crate) async fn make_ready(
                  outcome = CASE WHEN $2 IS NULL THEN NULL ELSE outcome END, \
                  changed_at = $3 WHERE id = $1";
     tx.conn.run(ready, &args![turn, at, now]).await?;
+    lanes::vacate(tx, agent, turn).await?;
     move_items(tx, turn, agent, ItemState::Waiting, ItemState::Pending).await?;
     move_items(tx, turn, agent, ItemState::Running, ItemState::Pending).await?;
     lanes::refresh(tx, lane, agent, now).await?;

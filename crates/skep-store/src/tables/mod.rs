@@ -15,6 +15,7 @@ pub mod item_views;
 pub mod journal;
 pub mod lanes;
 pub mod leases;
+pub mod org;
 pub mod outbox;
 pub mod outcomes;
 mod pending;

@@ -1,15 +1,22 @@
 //! Pending items: accepted, and not yet part of a turn.
 
+use serde_json::json;
 use skep_core::Millis;
 use skep_core::cause::Cause;
+use skep_core::engine::FailureCode;
+use skep_core::event::{CancelReason, Event, EventKind, ItemState};
 use skep_core::file::File;
-use skep_core::ids::{ItemId, LaneId, MessageId};
+use skep_core::frame::FrameKind;
+use skep_core::ids::{AgentId, AgentName, ChannelId, ItemId, LaneId, MessageId};
 use skep_core::settings::Think;
 use skep_core::tool::ChainOrigin;
-use skep_db::{SqlError, Tx, args, record};
+use skep_db::{Refusal, SqlError, Tx, args, record};
 
+use crate::tables::agents::{Tally, tally};
 use crate::tables::files;
 use crate::tables::inbox::UserText;
+use crate::tables::lanes;
+use crate::tables::outbox::{self, NewFrame};
 
 const NEXT_ITEMS: &str = "SELECT id, message_id, channel, principal, body, priority, ord, fresh, \
                           kind, cause, files, think, coalesce(origin_channel, channel), \
@@ -63,4 +70,71 @@ impl PendingItem {
             now,
         }
     }
+}
+
+/// A pending item that is to end.
+struct Unbegun {
+    lane: LaneId,
+    agent: AgentId,
+    agent_name: AgentName,
+    message_id: MessageId,
+    channel: Option<ChannelId>,
+    /// A turn holds the lane.
+    held: bool,
+}
+
+record!(Unbegun { lane, agent, agent_name, message_id, channel, held });
+
+/// Ends an item that nobody has begun, with the error its sender is owed. One that was begun, or
+/// has ended, stays as it is.
+pub(crate) async fn end(
+    tx: &mut Tx<'_>,
+    item: &ItemId,
+    reason: CancelReason,
+    now: Millis,
+) -> Result<(), Refusal> {
+    let select = "SELECT i.lane, i.agent, a.name, i.message_id, i.channel, \
+                  EXISTS (SELECT 1 FROM turns o WHERE o.lane = i.lane AND o.ended_at IS NULL) \
+                  FROM items i JOIN agents a ON a.id = i.agent \
+                  WHERE i.id = $1 AND i.state = 'pending' AND i.turn IS NULL";
+    let found: Option<Unbegun> = tx.conn.find(select, &args![item]).await?;
+    let Some(found) = found else { return Ok(()) };
+    let (code, text) = match reason {
+        CancelReason::ClientGone => (
+            FailureCode::ClientGone,
+            "The client closed its connection before the message was begun; the agent never \
+             saw it.",
+        ),
+        CancelReason::Stop | CancelReason::Interrupt => {
+            (FailureCode::Cancelled, "Cancelled before it was begun; the agent never saw it.")
+        }
+    };
+    let code = code.as_str();
+    let end = "UPDATE items SET state = 'cancelled', error_code = $2, error = $3, \
+               finished_at = $4 WHERE id = $1";
+    tx.conn.run(end, &args![item, code, text, now]).await?;
+    let less = "UPDATE lanes SET pending = pending - 1 WHERE id = $1";
+    tx.conn.run(less, &args![found.lane]).await?;
+    tally(tx, found.agent, Tally { pending: -1, ..Tally::default() }).await?;
+    // It may have been the head of a lane that is free.
+    if !found.held {
+        lanes::refresh(tx, found.lane, found.agent, now).await?;
+    }
+    if let Some(channel) = &found.channel {
+        let payload = json!({
+            "code": code, "error": text, "in_reply_to": [found.message_id],
+            "agent": found.agent_name,
+        });
+        let (id, kind) = (format!("{item}.end"), FrameKind::Error);
+        outbox::push(tx, NewFrame { id, channel, item, kind, payload, now }).await?;
+    }
+    let kind = EventKind::InboxEnded {
+        item: item.clone(),
+        message_id: found.message_id,
+        state: ItemState::Cancelled,
+        code: Some(code.to_owned()),
+        error: Some(text.to_owned()),
+    };
+    tx.event(Event::of(found.agent, &found.agent_name, now, kind));
+    Ok(())
 }

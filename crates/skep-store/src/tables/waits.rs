@@ -10,6 +10,7 @@ use skep_db::{Refusal, Run, Tx, args};
 use crate::tables::approvals::{self, Asking, NewApproval};
 use crate::tables::lanes;
 use crate::tables::leases::{agent_name, make_ready, move_items};
+use crate::tables::org;
 
 /// The turn waits: for decisions on calls, or for time. It keeps its lane and gives back its
 /// slot.
@@ -53,6 +54,8 @@ impl Run for Park {
             let args = args![self.turn, call, reason, self.now, anew];
             let decided: Option<bool> = tx.conn.find(wait, &args).await?;
             goes_on |= decided.ok_or_else(|| Refusal::not_found(format!("open call {call}")))?;
+            // What it waits for may have come before it did.
+            goes_on |= org::waits::settle(tx, &self.turn, call, self.now).await?;
         }
         let name = agent_name(tx, agent).await?;
         let (turn, agent_name, now) = (&self.turn, &name, self.now);
@@ -65,6 +68,7 @@ impl Run for Park {
             make_ready(tx, &self.turn, lane, agent, None, self.now).await?;
             return Ok(false);
         }
+        lanes::vacate(tx, agent, &self.turn).await?;
         lanes::refresh(tx, lane, agent, self.now).await?;
         let kind = EventKind::TurnWaiting { reason: self.reason.clone(), until: self.until };
         tx.event(Asking { turn, agent, agent_name, session: &session, now }.event(kind));

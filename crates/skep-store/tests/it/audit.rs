@@ -21,7 +21,7 @@ use crate::lab::Raw;
 use crate::sessions::Old;
 
 async fn leased(store: &Store) -> Lease {
-    let agents = vec![NewAgent { name: AgentName::new("main"), failed: None }];
+    let agents = vec![NewAgent::root(AgentName::new("main"))];
     let agent = store.write(RegisterAgents { agents, now: 1 }).await.unwrap()[0].1;
     let letter = Letter {
         item: ItemId::new("i"),

@@ -7,8 +7,12 @@ use std::time::{Duration, Instant};
 use skep_core::engine::Capabilities;
 use skep_core::ids::{AgentName, ChannelId, Principal};
 use skep_store::agents::{NewAgent, RegisterAgents};
+use skep_store::answer::AnswerTask;
+use skep_store::assign::Assign;
 use skep_store::audit::AddAudit;
+use skep_store::cancel::CancelTask;
 use skep_store::close::Close;
+use skep_store::expiry::ExpireTasks;
 use skep_store::import::Import;
 use skep_store::inbox::{Accept, Order, StopLane};
 use skep_store::item_views::CancelItem;
@@ -40,7 +44,8 @@ skep_store::commands! {
     RegisterAgents, OpenChannel, Accept, Order, StopLane, CancelItem, Take, Journal, Park, Release,
     Close, Decide, Recover, WakeLanes, Expire, Import, ForkSession, EditSession,
     DeleteSession, IndexSpoken, Prioritise, RecordFrames, Raw, AddAudit, TimedTake, TimedAccept,
-    BeginRequest, CloseRequest, ClockSetBack,
+    BeginRequest, CloseRequest, ClockSetBack, Assign, AnswerTask, CancelTask, ExpireTasks,
+    TimedAssign,
 }
 
 pub type LabStore = StoreOf<Lab>;
@@ -85,6 +90,7 @@ pub struct Timed<C> {
 
 pub type TimedTake = Timed<Take>;
 pub type TimedAccept = Timed<Accept>;
+pub type TimedAssign = Timed<Assign>;
 
 impl<C: Run + Sync> Run for Timed<C> {
     type Out = ();
@@ -107,7 +113,7 @@ pub async fn open(folder: &std::path::Path) -> LabStore {
 /// A new store with the agents and channels of the stories.
 pub async fn furnished(folder: &std::path::Path) -> LabStore {
     let store = open(folder).await;
-    let agents = AGENTS.map(|name| NewAgent { name: AgentName::new(name), failed: None });
+    let agents = AGENTS.map(|name| NewAgent::root(AgentName::new(name)));
     store.write(RegisterAgents { agents: agents.into(), now: 0 }).await.unwrap();
     for channel in CHANNELS.map(ChannelId::new) {
         let principal = Principal::new("operator");

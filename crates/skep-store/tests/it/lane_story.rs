@@ -465,6 +465,7 @@ impl Story {
             token: Token(token),
             entries: doings.iter().map(entry).collect(),
             outcome,
+            kept: Vec::new(),
             resumed: false,
             usage: Usage::default(),
             active_ms: 1,

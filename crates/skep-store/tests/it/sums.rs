@@ -62,6 +62,7 @@ fn answer(lease: &Lease) -> Close {
         token: lease.token,
         entries: vec![Entry::Assistant { message, calls: Vec::new() }],
         outcome: Outcome::Answered { text: "yes".into() },
+        kept: Vec::new(),
         resumed: false,
         usage: Usage::default(),
         active_ms: 1,

@@ -77,7 +77,7 @@ async fn the_trail_goes_on_behind_rows_without_an_id() {
     let store = upgraded(folder.path(), old).await;
     let remove = "UPDATE agents SET removed_at = 1, installed = 0 WHERE name = 'main'";
     store.write(Raw(vec![remove.to_owned()])).await.unwrap();
-    let agents = vec![NewAgent { name: AgentName::new("main"), failed: None }];
+    let agents = vec![NewAgent::root(AgentName::new("main"))];
     let ids = store.write(RegisterAgents { agents, now: 9 }).await.unwrap();
     assert_eq!(ids, [(AgentName::new("main"), AgentId(4))]);
     let row = AuditRow {

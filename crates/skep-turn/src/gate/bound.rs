@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use skep_core::ids::{CallId, TurnId};
+use skep_core::ids::{AgentId, CallId, ItemId, SessionKey, TurnId};
 use skep_core::tool::{ToolAnswer, ToolContext};
 use skep_guard::workspace::{Folders, PathRefusal, Workspace};
 use skep_store::leases::Lease;
@@ -26,8 +26,33 @@ const READABLE: u32 = 0o755;
 impl GateParts {
     /// Where the long answers of a turn's conversation are kept.
     pub fn outputs_of(&self, lease: &Lease) -> PathBuf {
-        let key = hex(lease.session_key.as_str(), 16);
-        self.outputs.join(lease.agent.0.to_string()).join(key)
+        self.outputs_for(lease.agent, &lease.session_key)
+    }
+
+    fn outputs_for(&self, agent: AgentId, key: &SessionKey) -> PathBuf {
+        self.outputs.join(agent.0.to_string()).join(hex(key.as_str(), 16))
+    }
+
+    /// Keeps the whole result of a task for whoever gave it. Where that cannot be, nothing.
+    pub async fn keep_result(
+        &self,
+        task: &ItemId,
+        agent: AgentId,
+        key: &SessionKey,
+        text: String,
+    ) -> Option<String> {
+        let name = format!("task-{}.txt", plain_or_hash(task.as_str()));
+        let rest = Rest { folder: self.outputs_for(agent, key), name };
+        let path = rest.folder.join(&rest.name).display().to_string();
+        let kept = tokio::task::spawn_blocking(move || keep(&rest, text.as_bytes())).await;
+        match kept {
+            Ok(Ok(())) => Some(path),
+            Ok(Err(refusal)) => {
+                tracing::warn!(%refusal, %task, "a long result is kept in its session alone");
+                None
+            }
+            Err(_) => None,
+        }
     }
 }
 
@@ -132,15 +157,13 @@ fn remove_beyond(kept: usize, files: impl IntoIterator<Item = Dated>) {
 
 /// A call's id is the model's own word: it is used as a name only where it is one.
 fn file_name(turn: &TurnId, call: &CallId) -> String {
-    let plain = |text: &str| {
-        (1..=64).contains(&text.len())
-            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
-    };
-    let call = match plain(call.as_str()) {
-        true => call.to_string(),
-        false => hex(call.as_str(), 8),
-    };
-    format!("{turn}-{call}.txt")
+    format!("{turn}-{}.txt", plain_or_hash(call.as_str()))
+}
+
+fn plain_or_hash(text: &str) -> String {
+    let plain = (1..=64).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    if plain { text.to_owned() } else { hex(text, 8) }
 }
 
 /// The first bytes of a text's hash.

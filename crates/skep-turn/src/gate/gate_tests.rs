@@ -110,6 +110,10 @@ impl Scene {
         };
         let agent = AgentSettings {
             name: AgentName::new("main"),
+            parent: None,
+            manager: false,
+            parallel: Default::default(),
+            allowed_recipients: Vec::new(),
             description: String::new(),
             engine: "native".into(),
             engine_options: Default::default(),

@@ -51,6 +51,8 @@ pub struct Running {
     pub session: SessionId,
     pub session_key: SessionKey,
     pub cancel: CancellationToken,
+    /// Its agent is stopped: it gives its lease back, and goes on when the agent does.
+    pub cut: CancellationToken,
     reason: OnceLock<CancelReason>,
     /// Tokens of the last model call; 0 before the first.
     used: AtomicU64,
@@ -151,6 +153,7 @@ impl Registry {
                     session: session.clone(),
                     session_key: session_key.clone(),
                     cancel: CancellationToken::new(),
+                    cut: CancellationToken::new(),
                     reason: OnceLock::new(),
                     used: AtomicU64::new(0),
                     arrivals: AtomicBool::new(false),
@@ -194,6 +197,13 @@ impl Registry {
             }
             None => false,
         }
+    }
+
+    /// Has the running turns of an agent give their leases back. How many there are.
+    pub fn cut(&self, agent: AgentId) -> usize {
+        let turns = self.lock();
+        let of_agent = turns.by_id.values().filter(|running| running.agent == agent);
+        of_agent.map(|running| running.cut.cancel()).count()
     }
 
     /// Ends the pause before a running turn's next try; false where it makes none.

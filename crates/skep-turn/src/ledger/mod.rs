@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use skep_core::Millis;
 use skep_core::budget::{self, Account, Caps, Need, Over, Scope};
 use skep_core::engine::{Allowance, Hold, Settlement};
-use skep_core::ids::{AgentId, TurnId};
+use skep_core::ids::{AgentId, AgentName, TurnId};
 use skep_core::message::{Meta, Usage};
 use skep_core::provider::ModelRequest;
 use skep_core::settings::{AgentSettings, Limits, Profile};
@@ -22,7 +22,7 @@ use skep_store::spend::{Unsettled, Unusable};
 use skep_store::{Store, StoreError};
 
 use crate::handles::Meters;
-use crate::snapshot::SnapshotCell;
+use crate::snapshot::{Snapshot, SnapshotCell};
 
 /// A call that fits as soon as others give back what they hold waits for that, no longer than this.
 const WAIT: Duration = Duration::from_secs(120);
@@ -83,6 +83,14 @@ impl Books {
         self.warned.clear();
     }
 
+    /// What agents came to together.
+    fn team(&self, members: &[AgentId]) -> Account {
+        let mut team = Account::default();
+        let accounts = members.iter().filter_map(|agent| self.agents.get(agent));
+        accounts.for_each(|account| team.join(account));
+        team
+    }
+
     /// Every account a call belongs to. One of no turn is the hive's alone.
     fn each(&mut self, payer: Option<&Payer>, change: impl Fn(&mut Account)) {
         change(&mut self.hive);
@@ -112,21 +120,47 @@ pub(crate) struct Payer {
 struct Bounds<'a> {
     agent: &'a AgentSettings,
     limits: &'a Limits,
+    teams: Vec<TeamBound>,
 }
 
-impl Bounds<'_> {
-    fn scopes(&self) -> [(Scope<'_>, Caps); 4] {
+/// The limit of an agent with everybody below it.
+struct TeamBound {
+    agent: AgentName,
+    caps: Caps,
+    members: Vec<AgentId>,
+}
+
+impl<'a> Bounds<'a> {
+    fn new(active: &'a Snapshot, agent: &'a AgentSettings) -> Self {
+        let teams = active.settings.teams_of(agent).into_iter().map(|(agent, caps)| {
+            let members = active.members(&agent);
+            TeamBound { agent, caps, members }
+        });
+        Self { agent, limits: &active.settings.limits, teams: teams.collect() }
+    }
+
+    /// Each with what it has come to.
+    fn accounts(&self, books: &Books, payer: &Payer) -> Vec<(Scope<'_>, Caps, Account)> {
         let (name, own) = (self.agent.name.as_str(), &self.agent.budgets);
-        [
-            (Scope::Turn(Some(name)), own.turn),
-            (Scope::Turn(None), self.limits.per_turn),
-            (Scope::Agent(name), own.day),
-            (Scope::Hive, self.limits.day_caps()),
-        ]
+        let turn = books.turns.get(&payer.turn).copied().unwrap_or_default();
+        let agent = books.agents.get(&payer.agent).copied().unwrap_or_default();
+        let mut accounts = vec![
+            (Scope::Turn(Some(name)), own.turn, turn),
+            (Scope::Turn(None), self.limits.per_turn, turn),
+            (Scope::Agent(name), own.day, agent),
+        ];
+        for team in &self.teams {
+            let account = books.team(&team.members);
+            accounts.push((Scope::Team(team.agent.as_str()), team.caps, account));
+        }
+        accounts.push((Scope::Hive, self.limits.day_caps(), books.hive));
+        accounts
     }
 
     fn any(&self) -> bool {
-        self.scopes().iter().any(|(_, caps)| !caps.is_none())
+        let own = &self.agent.budgets;
+        let caps = [own.turn, self.limits.per_turn, own.day, self.limits.day_caps()];
+        !self.teams.is_empty() || caps.iter().any(|caps| !caps.is_none())
     }
 }
 
@@ -158,6 +192,11 @@ impl Ledger {
         self.books(now).agents.clone()
     }
 
+    /// Of these agents together.
+    pub fn team(&self, members: &[AgentId], now: Millis) -> Account {
+        self.books(now).team(members)
+    }
+
     /// Opens a turn's own account, with what it used before this lease.
     pub(crate) fn begin(&self, turn: &TurnId, usage: &Usage) {
         let mut account = Account::default();
@@ -179,15 +218,8 @@ impl Ledger {
         now: Millis,
     ) -> Result<(), Over> {
         let mut books = self.books(now);
-        let turn = books.turns.get(&payer.turn).copied().unwrap_or_default();
-        let agent = books.agents.get(&payer.agent).copied().unwrap_or_default();
-        for (scope, caps) in bounds.scopes() {
-            let account = match scope {
-                Scope::Turn(_) => &turn,
-                Scope::Agent(_) => &agent,
-                Scope::Hive => &books.hive,
-            };
-            budget::admit(scope, &caps, account, need, now)?;
+        for (scope, caps, account) in bounds.accounts(&books, payer) {
+            budget::admit(scope, &caps, &account, need, now)?;
         }
         books.each(Some(payer), |account| account.held.take(need));
         Ok(())
@@ -213,22 +245,21 @@ impl Ledger {
 
     /// What people are to be told now, each once a day.
     pub(crate) fn warnings(&self, agent: &AgentSettings, payer: &Payer) -> Vec<String> {
-        let limits = &self.snapshot.current().settings.limits;
-        let bounds = Bounds { agent, limits };
+        let active = self.snapshot.current();
+        let bounds = Bounds::new(&active, agent);
         if !bounds.any() {
             return Vec::new();
         }
         let mut books = self.books(clock::now_ms());
-        let turn = books.turns.get(&payer.turn).copied().unwrap_or_default();
-        let agent = books.agents.get(&payer.agent).copied().unwrap_or_default();
         let mut told = Vec::new();
-        for (scope, caps) in bounds.scopes() {
-            let (account, key) = match scope {
-                Scope::Turn(_) => (&turn, format!("turn {}", payer.turn)),
-                Scope::Agent(_) => (&agent, format!("agent {}", payer.agent.0)),
-                Scope::Hive => (&books.hive, String::new()),
+        for (scope, caps, account) in bounds.accounts(&books, payer) {
+            let key = match scope {
+                Scope::Turn(_) => format!("turn {}", payer.turn),
+                Scope::Agent(_) => format!("agent {}", payer.agent.0),
+                Scope::Team(agent) => format!("team {agent}"),
+                Scope::Hive => String::new(),
             };
-            if let Some(text) = budget::warning(scope, &caps, account)
+            if let Some(text) = budget::warning(scope, &caps, &account)
                 && books.warned.insert(key)
             {
                 told.push(text);
@@ -239,8 +270,7 @@ impl Ledger {
 
     /// Whether anything limits the calls of an agent.
     pub(crate) fn is_limited(&self, agent: &AgentSettings) -> bool {
-        let limits = &self.snapshot.current().settings.limits;
-        Bounds { agent, limits }.any()
+        Bounds::new(&self.snapshot.current(), agent).any()
     }
 
     /// What the calls of a turn may use.
@@ -315,11 +345,10 @@ impl Call {
             // Heard from here on, also what is given back while the limits are looked at.
             freed.as_mut().enable();
             let active = ledger.snapshot.current();
-            let limits = &active.settings.limits;
             // The limits are those that hold now, not those of the turn's beginning.
             let agent = active.agent(self.payer.agent, &self.agent.name);
             let agent = agent.unwrap_or_else(|_| self.agent.clone());
-            let bounds = Bounds { agent: &agent, limits };
+            let bounds = Bounds::new(&active, &agent);
             let prompt = match counted {
                 Some(counted) => counted,
                 None if bounds.any() => *counted.insert(count::of_request(&request)),

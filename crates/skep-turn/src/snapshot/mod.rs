@@ -3,12 +3,13 @@
 
 mod toolbox;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use skep_core::engine::Engine;
 use skep_core::hook::Hook;
 use skep_core::ids::{AgentId, AgentName};
+use skep_core::settings::tree::AgentTree;
 use skep_core::settings::{AgentMap, AgentSettings, ConfigStanding, HiveSettings};
 use skep_core::tool::Tool;
 
@@ -18,8 +19,10 @@ pub use toolbox::{Toolbox, is_listed};
 /// Everything that is in force at one moment. To clone it copies no settings.
 #[derive(Clone)]
 pub struct Snapshot {
-    /// What the files of the home say, with the providers they name.
+    /// What the files of the home say, with the providers they name, and the agents as their
+    /// places in the tree narrow them.
     pub settings: Arc<HiveSettings>,
+    pub tree: Arc<AgentTree>,
     /// The rows of the agents in them.
     pub ids: AgentMap<AgentId>,
     pub engines: Arc<BTreeMap<String, Arc<dyn Engine>>>,
@@ -42,13 +45,16 @@ pub struct Offer {
 impl Snapshot {
     /// Without tools and hooks; sources bring them.
     pub fn new(
-        settings: HiveSettings,
+        mut settings: HiveSettings,
         ids: AgentMap<AgentId>,
         engines: Vec<Arc<dyn Engine>>,
     ) -> Self {
         let engines = engines.into_iter().map(|engine| (engine.id().to_owned(), engine));
+        let tree = AgentTree::new(std::mem::take(&mut settings.agents));
+        settings.agents = tree.in_force().clone();
         Self {
             settings: Arc::new(settings),
+            tree: Arc::new(tree),
             ids,
             engines: Arc::new(engines.collect()),
             sources: BTreeMap::new(),
@@ -56,6 +62,11 @@ impl Snapshot {
             hooks: Arc::from([]),
             config: Arc::default(),
         }
+    }
+
+    /// The settings as the files say them.
+    pub fn written(&self) -> HiveSettings {
+        HiveSettings { agents: self.tree.written().clone(), ..(*self.settings).clone() }
     }
 
     /// The same with what a source offers now. `Err`: a name is taken, by which tool.
@@ -76,6 +87,12 @@ impl Snapshot {
             Some(own) if *own == id => self.settings.agent(name),
             _ => Err("it is no longer configured".to_owned()),
         }
+    }
+
+    /// An agent and everybody below it.
+    pub fn members(&self, agent: &AgentName) -> Vec<AgentId> {
+        let team = self.tree.below(BTreeSet::from([agent.clone()]));
+        team.iter().filter_map(|name| self.ids.get(name).copied()).collect()
     }
 
     pub fn engine(&self, agent: &AgentSettings) -> Option<Arc<dyn Engine>> {

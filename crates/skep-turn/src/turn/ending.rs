@@ -6,9 +6,11 @@ use skep_core::engine::{FailureCode, RetryCode, RetryInfo, RetryScope, TurnEnd};
 use skep_core::event::{CancelReason, EventKind, ItemState};
 use skep_core::message::{Body, StopReason};
 use skep_core::money::Money;
-use skep_store::close::{Close, Outcome};
+use skep_core::task_event;
+use skep_store::close::{Close, KeptResult, Outcome};
 use skep_store::journal::{Entry, NewCall};
 use skep_store::leases::Release;
+use skep_store::task_views;
 use skep_store::waits::Park;
 
 use super::persist::{Joining, Lost};
@@ -161,11 +163,13 @@ impl Turn {
             Outcome::Answered { .. } => "done",
             Outcome::Ended { code, .. } => code.as_str(),
         };
+        let kept = self.keep_result(&outcome).await;
         let close = Close {
             turn: self.lease.turn.clone(),
             token: self.lease.token,
             entries: self.entries(state, entries),
             outcome,
+            kept,
             resumed: self.lease.resumed,
             usage: state.usage,
             active_ms: self.active_ms(),
@@ -177,9 +181,31 @@ impl Turn {
             session.rows.extend(closed.rows.into_iter().map(Arc::new));
             self.env.session_cache.put(self.lease.session.clone(), session);
         }
+        for ended in &closed.stopped {
+            self.env.lanes.registry.cancel(&ended.turn, CancelReason::Stop);
+        }
         self.env.lanes.look_for_more(closed.more);
         self.log_end(state, word);
         Ok(())
+    }
+
+    /// A long answer is kept whole for those whose tasks it is the result of, before anybody is
+    /// told where.
+    async fn keep_result(&self, outcome: &Outcome) -> Vec<KeptResult> {
+        let text = match outcome {
+            Outcome::Answered { text } if task_event::is_long(text) => text,
+            Outcome::Answered { .. } | Outcome::Ended { .. } => return Vec::new(),
+        };
+        let turn = &self.lease.turn;
+        let read = self.env.store.read(async |conn| task_views::givers(conn, turn).await);
+        let mut kept = Vec::new();
+        for (task, agent, key) in read.await.unwrap_or_default() {
+            let text = skep_scrub::known().clean_owned(text.clone());
+            if let Some(file) = self.env.gate.keep_result(&task, agent, &key, text).await {
+                kept.push(KeptResult { task, file });
+            }
+        }
+        kept
     }
 
     /// The one line of a turn.

@@ -207,6 +207,7 @@ pub(crate) async fn close_unable(env: &TurnEnv, lease: &Lease, reason: &str) -> 
             code: FailureCode::AgentUnavailable,
             text: format!("The agent {} cannot run: {reason}", lease.agent_name),
         },
+        kept: Vec::new(),
         resumed: lease.resumed,
         usage: Usage::default(),
         active_ms: lease.active_ms,

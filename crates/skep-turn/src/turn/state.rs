@@ -252,7 +252,7 @@ impl Turn {
             let reason = self.running.reason().unwrap_or(CancelReason::Stop);
             return Some(EndRequest::Cancel(reason));
         }
-        if self.env.stop.cut.is_cancelled() {
+        if self.env.stop.cut.is_cancelled() || self.running.cut.is_cancelled() {
             return Some(EndRequest::Cut);
         }
         (Instant::now() >= self.deadline).then_some(EndRequest::Time)
@@ -265,6 +265,7 @@ impl Turn {
                 EndRequest::Cancel(self.running.reason().unwrap_or(CancelReason::Stop))
             }
             () = self.env.stop.cut.cancelled() => EndRequest::Cut,
+            () = self.running.cut.cancelled() => EndRequest::Cut,
             () = tokio::time::sleep_until(self.deadline) => EndRequest::Time,
         }
     }

@@ -41,6 +41,8 @@ const MOST_CALLS: usize = 1000;
 pub(crate) struct PlannedCall {
     pub call: ToolCall,
     pub retry_safe: bool,
+    /// It may run before its message is on record.
+    looks: bool,
     pub decision: Option<Decision>,
     pub again: Again,
     /// What it waits for, when it waits.
@@ -82,15 +84,19 @@ pub(crate) enum StepEnd {
 
 /// The calls of a message that was just said.
 pub(crate) fn plan(turn: &Turn, body: &Body) -> Vec<PlannedCall> {
-    let calls = body.tool_calls().enumerate().map(|(at, (id, name, arguments))| PlannedCall {
-        call: gate::call_of(id, name, arguments),
-        retry_safe: turn.manner(name, arguments).retry_safe,
-        decision: None,
-        again: Again::Run,
-        reason: None,
-        question: None,
-        own: false,
-        excess: at >= MOST_CALLS,
+    let calls = body.tool_calls().enumerate().map(|(at, (id, name, arguments))| {
+        let manner = turn.manner(name, arguments);
+        PlannedCall {
+            call: gate::call_of(id, name, arguments),
+            retry_safe: manner.retry_safe,
+            looks: manner.only_looks(),
+            decision: None,
+            again: Again::Run,
+            reason: None,
+            question: None,
+            own: false,
+            excess: at >= MOST_CALLS,
+        }
     });
     calls.collect()
 }
@@ -102,6 +108,7 @@ pub(crate) fn replan(body: &Body, journalled: &[Call]) -> Vec<PlannedCall> {
         Some(PlannedCall {
             call: gate::call_of(id, name, arguments),
             retry_safe: row.retry_safe,
+            looks: row.retry_safe,
             decision: row.decision.clone(),
             again: redelivery::decide(row.state, row.retry_safe, row.decision.is_some()),
             reason: row.reason.clone(),
@@ -154,7 +161,7 @@ pub(crate) async fn run(
             Again::Run => to_run.push(planned),
         }
     }
-    if to_run.iter().all(|planned| planned.retry_safe && planned.decision.is_none()) {
+    if to_run.iter().all(|planned| planned.looks && planned.decision.is_none()) {
         side_by_side(turn, state, entries, to_run, waiting).await
     } else {
         one_by_one(turn, state, entries, to_run, waiting).await

@@ -18,18 +18,12 @@ use skep_core::engine::{
 };
 use skep_core::event::{CancelReason, EventKind, ItemState};
 use skep_core::hook::Hook;
-use skep_core::ids::{
-    AgentId, AgentName, CallId, ItemId, MessageId, NodeName, Principal, SessionId, SessionKey,
-    TurnId,
-};
+use skep_core::ids::*;
 use skep_core::message::{Message, Meta, Role, StopReason, Usage};
 use skep_core::policy::{AgentReach, Class, ClassPolicy, Effect, Policy};
 use skep_core::provider::{Providers, ToolSpec};
 use skep_core::retry::RetryPolicy;
-use skep_core::settings::{
-    AgentSettings, AgentState, Budgets, HiveSettings, KnownModels, Limits, Profile, QueueMode,
-    SandboxSettings, ServerSettings,
-};
+use skep_core::settings::*;
 use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer};
 use skep_core::{BoxFuture, Millis};
 use skep_guard::clock;
@@ -247,7 +241,7 @@ impl Bench {
         };
         let options = OpenOptions::in_run_folder(folder.path());
         let store = Store::open(options, notify).await.unwrap();
-        let main = NewAgent { name: AgentName::new("main"), failed: None };
+        let main = NewAgent::root(AgentName::new("main"));
         let register = RegisterAgents { agents: vec![main], now: 1 };
         let agent = store.write(register).await.unwrap()[0].1;
         let (ran, began, answered) = (Arc::default(), Arc::default(), Arc::default());
@@ -454,6 +448,10 @@ impl Bench {
         let classes = ClassPolicy { write, ..ClassPolicy::default() };
         let agent = AgentSettings {
             name: AgentName::new("main"),
+            parent: None,
+            manager: false,
+            parallel: Default::default(),
+            allowed_recipients: Vec::new(),
             description: String::new(),
             engine: "scripted".to_owned(),
             engine_options: Default::default(),

@@ -8,6 +8,7 @@ use skep_cli::hive::{Globals, Home};
 use skep_cli::print::output;
 use skep_cli::{Exit, Failure};
 use skep_core::settings::AgentState;
+use skep_core::settings::tree::AgentTree;
 use skep_guard::environment;
 use skep_guard::lock::{InstanceLock, LockError};
 
@@ -118,7 +119,8 @@ fn warn(loaded: &LoadedHome) {
     for warning in &loaded.warnings {
         output::note(format!("warning: {warning}"));
     }
-    for (name, state) in loaded.settings.agents.iter() {
+    let tree = AgentTree::new(loaded.settings.agents.clone());
+    for (name, state) in tree.in_force().iter() {
         if let AgentState::Failed { reason } = state {
             output::note(format!("warning: agent {name} is disabled: {reason}"));
         }

@@ -12,7 +12,9 @@ use skep_core::budget::Caps;
 use skep_core::ids::{AgentName, is_agent_name};
 use skep_core::policy::Policy;
 use skep_core::policy::network::NetworkRules;
-use skep_core::settings::{AgentSettings, Budgets, Limits, Profile, QueueMode, Think};
+use skep_core::settings::{
+    AgentSettings, Budgets, Limits, Parallel, Profile, QueueMode, Think, USUAL_RECIPIENTS,
+};
 
 use super::confinement::{self, RawSandbox};
 use super::environment::{Reader, Variables};
@@ -33,6 +35,10 @@ pub struct RawAgent {
     /// The agent's name; when written, it is the name of its folder.
     #[schemars(extend("x-holds" = "folder name"))]
     name: Option<TextScalar>,
+    /// The agent whose team it belongs to (none: a root of the tree). What that one and those
+    /// above it may not, it may not either.
+    #[schemars(extend("x-holds" = "agent"))]
+    parent: Option<TextScalar>,
     /// What the agent is for, in a sentence.
     #[schemars(extend("x-holds" = "text"))]
     description: Option<TextScalar>,
@@ -54,6 +60,18 @@ pub struct RawAgent {
     allowed_tools: Option<Vec<TextScalar>>,
     /// Model calls in a turn; the hive's limits.steps when absent.
     max_steps: Option<BoundedInteger<1, 10_000>>,
+    /// It may start and stop other agents and ask for new ones (false).
+    #[serde(deserialize_with = "present")]
+    #[schemars(with = "bool")]
+    manager: Option<bool>,
+    /// Turns that run at a time: one in each conversation (`sessions`, for a root) or one in all
+    /// (`one`, for an agent with a parent).
+    parallel: Option<RawParallel>,
+    /// Whom it may write to: names of agents, `parent`, `children`, `siblings`, `operator`, and
+    /// `*` for all at once (parent, children, siblings, operator).
+    #[serde(deserialize_with = "present")]
+    #[schemars(with = "Vec<String>", extend("x-holds" = "recipient"))]
+    allowed_recipients: Option<Vec<TextScalar>>,
     /// What happens to a message that arrives while a turn runs.
     queue_mode: Option<RawQueueMode>,
     /// The folder it works in; `work/` beside this file when absent.
@@ -74,6 +92,10 @@ struct RawBudgets {
     tokens_per_day: Option<BoundedInteger<1, 10_000_000_000>>,
     /// Dollars in a day, UTC (no limit).
     cost_per_day: Option<Dollars>,
+    /// Tokens in a day, UTC, of the agent and everybody below it (no limit).
+    team_tokens_per_day: Option<BoundedInteger<1, 10_000_000_000>>,
+    /// Dollars in a day, UTC, of the agent and everybody below it (no limit).
+    team_cost_per_day: Option<Dollars>,
     /// Tokens in one turn (no limit).
     tokens_per_turn: Option<BoundedInteger<1, 10_000_000_000>>,
     /// Dollars in one turn (no limit).
@@ -91,6 +113,7 @@ impl RawBudgets {
         Budgets {
             day: caps(self.tokens_per_day.map(|n| n.0), self.cost_per_day.as_ref()),
             turn: caps(self.tokens_per_turn.map(|n| n.0), self.cost_per_turn.as_ref()),
+            team: caps(self.team_tokens_per_day.map(|n| n.0), self.team_cost_per_day.as_ref()),
             turn_time: self.turn_seconds.map(|n| Duration::from_secs(n.0)),
         }
     }
@@ -101,6 +124,13 @@ impl RawBudgets {
 enum RawQueueMode {
     Queue,
     Interrupt,
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum RawParallel {
+    Sessions,
+    One,
 }
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
@@ -192,11 +222,19 @@ fn resolve(
         Some(listed) => hive::tools(reader, listed, around.known)?,
     };
     let description = raw.description.as_ref().map(|text| reader.text(text)).transpose()?;
+    let parent = parent(raw, reader, around)?;
     let workspace = workspace(folder, raw, reader, around)?;
     let working = workspace.canonicalize().unwrap_or_else(|_| workspace.clone());
     Ok(AgentSettings {
         name: AgentName::new(name),
         description: description.unwrap_or_default(),
+        manager: raw.manager.unwrap_or(false),
+        parallel: match (raw.parallel, &parent) {
+            (Some(RawParallel::One), _) | (None, Some(_)) => Parallel::One,
+            (Some(RawParallel::Sessions), _) | (None, None) => Parallel::Sessions,
+        },
+        parent,
+        allowed_recipients: recipients(raw, reader)?,
         engine: engine(raw, reader, around)?,
         engine_options: Default::default(),
         profile: profile(raw, reader, around)?,
@@ -223,6 +261,7 @@ fn resolve(
         policy: Policy {
             classes: defaults.policy,
             rules: policy::within(policy::rules(&raw.policy, reader, around.known)?, &working),
+            above: Vec::new(),
             network: network::rules(&raw.network, reader, &defaults.network)?,
             broken: None,
         },
@@ -239,6 +278,40 @@ fn check_name(folder: &str, raw: &RawAgent, reader: &Reader<'_>) -> Result<(), M
     }
     let mistake = reader.mistake(text, format!("`{written}` is not the name of the folder"));
     Err(mistake.expecting(format!("`{folder}`")))
+}
+
+/// Circles are found when the tree is made of all agents.
+fn parent(
+    raw: &RawAgent,
+    reader: &Reader<'_>,
+    around: &AgentContext<'_>,
+) -> Result<Option<AgentName>, Mistake> {
+    let Some(text) = &raw.parent else { return Ok(None) };
+    let written = reader.text(text)?;
+    if is_agent_name(&written) && around.home.agent(&written).is_dir() {
+        return Ok(Some(AgentName::new(written)));
+    }
+    let folders = std::fs::read_dir(around.home.teams()).into_iter().flatten().flatten();
+    let names = folders.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.filter(|name| is_agent_name(name)).collect();
+    names.sort();
+    let mistake = reader.mistake(text, format!("there is no agent `{written}`"));
+    Err(mistake.expecting_one_of(&written, names.iter().map(String::as_str)))
+}
+
+fn recipients(raw: &RawAgent, reader: &Reader<'_>) -> Result<Vec<String>, Mistake> {
+    let Some(listed) = &raw.allowed_recipients else {
+        return Ok(USUAL_RECIPIENTS.map(str::to_owned).to_vec());
+    };
+    let recipient = |text: &TextScalar| {
+        let written = reader.text(text)?;
+        if written == "*" || is_agent_name(&written) {
+            return Ok(written);
+        }
+        let mistake = reader.mistake(text, format!("`{written}` cannot be written to"));
+        Err(mistake.expecting("the name of an agent, parent, children, siblings, operator or `*`"))
+    };
+    listed.iter().map(recipient).collect()
 }
 
 fn engine(

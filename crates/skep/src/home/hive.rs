@@ -78,6 +78,12 @@ struct RawLimits {
     drain_seconds: Option<BoundedInteger<0, 3600>>,
     /// Hours a call waits for a person's decision (24).
     approval_hours: Option<BoundedInteger<1, 8760>>,
+    /// Hands that work may pass through from agent to agent (16).
+    hops: Option<BoundedInteger<1, 1000>>,
+    /// Tasks and messages that one request may lead to (200).
+    items_per_root: Option<BoundedInteger<1, 100_000>>,
+    /// Hours a task may take before it has failed (24).
+    task_hours: Option<BoundedInteger<1, 8760>>,
     /// Bytes of a tool's output that the model is shown (65536).
     tool_output_bytes: Option<BoundedInteger<1, 16_777_216>>,
     /// Bytes a message may have (262144).
@@ -272,6 +278,9 @@ fn limits(raw: &RawHive) -> Limits {
             .tool_output_bytes
             .map_or(usual.tool_output_bytes, |n| n.0 as usize),
         inbox_body_bytes: limits.inbox_body_bytes.map_or(usual.inbox_body_bytes, |n| n.0 as usize),
+        hops: limits.hops.map_or(usual.hops, |n| n.0 as u32),
+        items_per_root: limits.items_per_root.map_or(usual.items_per_root, |n| n.0 as u32),
+        task: limits.task_hours.map_or(usual.task, |n| seconds(n.0 * 3600)),
         approval: limits.approval_hours.map_or(usual.approval, |n| seconds(n.0 * 3600)),
         requests_per_minute: limits
             .requests_per_minute

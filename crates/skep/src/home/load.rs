@@ -11,6 +11,7 @@ use skep_cli::hive::Home;
 use skep_core::ids::AgentName;
 use skep_core::money::Price;
 use skep_core::policy::allow;
+use skep_core::settings::tree::AgentTree;
 use skep_core::settings::{AgentMap, AgentState, HiveSettings, Profile, VendorAddress};
 use skep_scrub::Secret;
 use url::Url;
@@ -67,6 +68,12 @@ impl LoadedHome {
         self.settings.set_agents(states);
         self.broken.extend(read.broken);
         self.filled.extend(read.filled);
+    }
+
+    /// What is wrong with single agents: in their files, and in their places in the tree.
+    pub fn problems(&self, home: &Home) -> Vec<Mistake> {
+        let broken = self.broken.values().cloned();
+        broken.chain(misplaced(home, &AgentTree::new(self.settings.agents.clone()))).collect()
     }
 
     /// Whether a model call may cost money: a known price, or an unknown one of a remote model.
@@ -188,12 +195,13 @@ pub struct CheckReport {
 pub fn check(home: &Home, known: &KnownNames, variables: Variables) -> CheckReport {
     match load(home, known, variables) {
         Ok(loaded) => {
-            let agents = loaded.settings.agents.iter();
+            let tree = AgentTree::new(loaded.settings.agents.clone());
+            let agents = tree.in_force().iter();
             let able = agents.filter(|(_, state)| matches!(state, AgentState::Active(_)));
             let missing = missing_tools(&loaded.settings, known);
             CheckReport {
                 agents: able.map(|(name, _)| name.to_string()).collect(),
-                mistakes: loaded.broken.into_values().collect(),
+                mistakes: loaded.problems(home),
                 warnings: loaded.warnings.into_iter().chain(missing).collect(),
             }
         }
@@ -204,6 +212,20 @@ pub fn check(home: &Home, known: &KnownNames, variables: Variables) -> CheckRepo
             CheckReport { mistakes: error.mistakes, warnings: Vec::new(), agents: Vec::new() }
         }
     }
+}
+
+/// Agents that could run if their places in the tree made sense.
+pub fn misplaced(home: &Home, tree: &AgentTree) -> Vec<Mistake> {
+    let written = tree.written().iter();
+    let able = written.filter(|(_, state)| matches!(state, AgentState::Active(_)));
+    let found = able.filter_map(|(name, _)| match tree.in_force().get(name) {
+        Some(AgentState::Failed { reason }) => {
+            let file = home.agent(name.as_str()).join("config.yaml");
+            Some(Mistake::of_file(&file, reason.clone()))
+        }
+        _ => None,
+    });
+    found.collect()
 }
 
 /// Tools that files name and the program itself does not have.

@@ -11,7 +11,7 @@ use skep_core::ids::AgentName;
 use skep_core::money::Money;
 use skep_core::policy::{ClassPolicy, Effect, Policy};
 use skep_core::settings::{
-    AgentSettings, AgentState, Budgets, Limits, QueueMode, SandboxLevel, SandboxLimits,
+    AgentSettings, AgentState, Budgets, Limits, Parallel, QueueMode, SandboxLevel, SandboxLimits,
     SandboxNetwork, SandboxSettings, Think, Timeouts,
 };
 
@@ -117,6 +117,7 @@ const EVERY_KEY: &str = "server: {bind: '::1', port: 0, public_url: 'https://h.e
     limits: {concurrent_turns: 1, turns_per_user: 14, user_storage_mib: 15, \
     user_requests_per_minute: 17, \
     turn_seconds: 2, attempts: 4, steps: 5, drain_seconds: 0, approval_hours: 6, \
+    hops: 18, items_per_root: 19, task_hours: 20, \
     tool_output_bytes: 7, inbox_body_bytes: 8, requests_per_minute: 16, \
     tokens_per_day: 12, cost_per_day: 1.5, tokens_per_turn: 13, cost_per_turn: 0.5}\n\
     sessions: {idle_minutes: 9}\nretention: {events: 10m, delivered: 11h, audit: 2d}\n\
@@ -142,11 +143,12 @@ fn every_key_acts() {
         ("teams/main/org-rules/x.md", "X"),
         (
             "teams/cto/config.yaml",
-            "name: cto\ndescription: d\nsdk: native\nprofile: default\n\
+            "name: cto\nparent: main\nmanager: true\nparallel: sessions\n\
+             allowed_recipients: [main, '*']\ndescription: d\nsdk: native\nprofile: default\n\
              allowed_tools: ['@files', 'e*']\n\
              max_steps: 3\nthink: high\nqueue_mode: interrupt\nworkspace: ../../place\n\
              budgets: {cost_per_day: 2, tokens_per_day: 3, cost_per_turn: 4, \
-             tokens_per_turn: 5, turn_seconds: 6}\n",
+             tokens_per_turn: 5, turn_seconds: 6, team_cost_per_day: 7, team_tokens_per_day: 8}\n",
         ),
         ("teams/README.md", "not an agent"),
         ("place/file", ""),
@@ -172,6 +174,9 @@ fn every_key_acts() {
         inbox_body_bytes: 8,
         session_idle: Duration::from_secs(540),
         approval: Duration::from_secs(6 * 3600),
+        hops: 18,
+        items_per_root: 19,
+        task: Duration::from_secs(20 * 3600),
         requests_per_minute: 16,
         keep_events: Duration::from_secs(600),
         keep_frames: Duration::from_secs(11 * 3600),
@@ -195,12 +200,17 @@ fn every_key_acts() {
     assert_eq!((profile.model.as_str(), profile.thinking), ("m-tiny", Some(1024)));
     assert_eq!(profile.max_output_tokens, 4096);
     let cto = agent(&loaded, "cto");
+    assert_eq!((cto.parent.as_ref(), cto.manager), (Some(&AgentName::new("main")), true));
+    assert_eq!((cto.parallel, main.parallel), (Parallel::Sessions, Parallel::Sessions));
+    assert_eq!(cto.allowed_recipients, ["main", "*"]);
+    assert_eq!(main.allowed_recipients, ["parent", "children", "siblings", "operator"]);
+    assert_eq!((main.parent.as_ref(), main.manager), (None, false));
     assert_eq!((cto.engine.as_str(), cto.profile.provider.as_str()), ("native", "rehearsal"));
     assert_eq!((cto.max_steps, cto.queue_mode), (3, QueueMode::Interrupt));
     assert_eq!(cto.think, Some(Think::High));
     let caps = |tokens, cost| Caps { tokens: Some(tokens), cost: Money::from_dollars(cost) };
-    let time = Some(Duration::from_secs(6));
-    let budgets = Budgets { day: caps(3, 2.0), turn: caps(5, 4.0), turn_time: time };
+    let (team, turn_time) = (caps(8, 7.0), Some(Duration::from_secs(6)));
+    let budgets = Budgets { day: caps(3, 2.0), turn: caps(5, 4.0), team, turn_time };
     assert_eq!((cto.budgets, main.budgets), (budgets, Budgets::default()));
     assert_eq!(cto.allowed_tools, ["read", "write", "edit", "glob", "grep", "e*"]);
     assert_eq!(cto.workspace, folder.home.root().join("place").canonicalize().unwrap());
@@ -442,10 +452,13 @@ fn a_broken_agent_is_disabled_alone() {
         ("teams/preset/config.yaml", "allowed_tools: ['@file']\n"),
         ("run/logs/x", ""),
         ("teams/.hidden/config.yaml", "nonsense: 1\n"),
+        ("teams/orphan/config.yaml", "parent: mian\n"),
+        ("teams/child/config.yaml", "parent: main\n"),
     ]);
     let loaded = folder.load().unwrap();
     agent(&loaded, "main");
-    assert_eq!(loaded.settings.agents.keys().count(), 15);
+    assert_eq!(loaded.settings.agents.keys().count(), 17);
+    assert_eq!(agent(&loaded, "child").parallel, Parallel::One);
     let cases = [
         ("typo", "teams/typo/config.yaml:1:1: `allowed_tool`: unknown key"),
         ("lost", "teams/lost/config.yaml:1:10: `profile`: there is no profile `big`"),
@@ -463,6 +476,7 @@ fn a_broken_agent_is_disabled_alone() {
             "teams/preset/config.yaml:1:17: `allowed_tools.0`: there is no preset `@file`; \
              expected one of @files, @vault; did you mean `@files`?",
         ),
+        ("orphan", "teams/orphan/config.yaml:1:9: `parent`: there is no agent `mian`; "),
         ("gone", "teams/gone/config.yaml:1:12: `workspace`: "),
     ];
     for (name, expected) in cases {

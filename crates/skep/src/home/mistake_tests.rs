@@ -184,6 +184,10 @@ fn bad_texts(holds: &str) -> Vec<(&'static str, &'static [&'static str])> {
             "nativex",
             &["there is no engine `nativex`", "expected `native`", "did you mean `native`?"],
         )],
+        "agent" => {
+            &[("mian", &["there is no agent `mian`", "expected `main`", "did you mean `main`?"])]
+        }
+        "recipient" => &[("'no one'", &["cannot be written to", "siblings, operator or `*`"])],
         "profile" => &[(
             "defalt",
             &["there is no profile `defalt`", "expected `default`", "did you mean `default`?"],

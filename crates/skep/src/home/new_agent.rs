@@ -107,6 +107,9 @@ fn settings(new: &NewAgentArgs) -> String {
          description: {}\n",
         quoted(description)
     );
+    if let Some(parent) = &new.parent {
+        text.push_str(&format!("parent: {}\n", quoted(parent)));
+    }
     if let Some(profile) = &new.profile {
         text.push_str(&format!("profile: {}\n", quoted(profile)));
     }

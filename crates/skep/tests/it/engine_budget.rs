@@ -52,6 +52,30 @@ async fn at_once(play: &Play, turns: usize) -> Vec<Value> {
 }
 
 #[tokio::test]
+async fn engine_a_team_uses_no_more_than_the_agents_above_it_leave() {
+    let stage = stage("{}", "{team_cost_per_day: 2}").await;
+    for (agent, parent) in [("research", "main"), ("library", "research")] {
+        let settings = format!("parent: {parent}\nallowed_tools: ['*']\n");
+        stage.write(&format!("teams/{agent}/config.yaml"), &settings);
+    }
+    stage.model.answer_with(|_| dollar(Reply::say("yes")));
+    let play = stage.up().await;
+    assert_eq!(play.ask("library", "go").await["state"], "done");
+    assert_eq!(play.ask("main", "go").await["state"], "done");
+    let refused = play.ask("research", "go").await;
+    assert_eq!(refused["error"]["code"], "limit_cost", "{refused}");
+    let text = refused["error"]["error"].as_str().unwrap();
+    assert!(text.starts_with("The day's limit of the team of main of $2.00"), "{text}");
+    assert!(text.ends_with("budgets.team_cost_per_day in teams/main/config.yaml."), "{text}");
+    // Whoever is not in the team is not held back.
+    assert_eq!(play.ask("plain", "go").await["state"], "done");
+    let page = budgets(&play).await;
+    let main = page["agents"].as_array().unwrap().iter().find(|it| it["agent"] == "main").unwrap();
+    assert_eq!((&main["cost"], &main["team"]["cost"]), (&json!(1.0), &json!(2.0)), "{page}");
+    assert_eq!(main["team"]["limits"], json!({"cost": 2.0}));
+}
+
+#[tokio::test]
 async fn engine_twenty_turns_against_money_for_three_calls_make_three() {
     let stage = stage("{cost_per_day: 3}", "{}").await;
     stage.model.answer_with(|_| dollar(Reply::say("yes").gate_first("all")));

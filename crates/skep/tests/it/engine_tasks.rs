@@ -209,12 +209,12 @@ async fn engine_tasks_agents_are_listed_made_and_stopped() {
     stage.model.push(Reply::new().open_text().delta("on").gate("never").close());
     let told = play.tell("main", "main", "go").await;
     stage.model.gate("never").wait_arrived(1).await.unwrap();
-    let stopped = said(&stage, &["agent", "stop", "main"]).await;
+    let stopped = said(&stage, &["agent", "stop", "main", "--session", "main"]).await;
     assert_eq!(stopped.stdout, "stopping the turn of main / main\n");
     let ended = play.ended("main", told["item_id"].as_str().unwrap()).await;
     assert_eq!(ended["state"], "cancelled");
     assert_eq!(
-        said(&stage, &["agent", "stop", "main"]).await.stdout,
+        said(&stage, &["agent", "stop", "main", "--session", "main"]).await.stdout,
         "nothing runs in main / main\n"
     );
 

@@ -1,0 +1,89 @@
+//! `query_team`, `query_teams`: the turn waits without a slot until the last answer is there.
+
+use serde_json::{Value, json};
+use skep_core::decision::Decision;
+use skep_core::ids::AgentName;
+use skep_core::task::{TaskKind, TaskState};
+use skep_core::tool::ToolAnswer;
+use skep_store::assign::{Assign, Assigned};
+use skep_store::task_views::TaskRow;
+
+use super::delegate;
+use super::tool::{OrgCall, answered, failed, refused};
+
+const USUAL_MS: i64 = 120_000;
+const LONGEST_MS: i64 = 600_000;
+
+pub(super) struct TeamQuery {
+    pub teams: Vec<AgentName>,
+    pub query: String,
+    pub timeout_ms: Option<i64>,
+    /// One team was asked by its name, and the answer is its own.
+    pub single: bool,
+}
+
+pub(super) async fn run(call: &OrgCall, asked: TeamQuery) -> ToolAnswer {
+    if let Some(Decision::Tool(decided)) = &call.context.decision {
+        return tell(decided["tasks"].as_array().map_or(&[], Vec::as_slice), asked.single);
+    }
+    let mut teams = asked.teams;
+    let named = teams.len();
+    teams.sort();
+    teams.dedup();
+    if teams.is_empty() || teams.len() != named {
+        return refused("teams", "name every team once, and at least one");
+    }
+    let names = teams.iter().map(AgentName::as_str).collect::<Vec<_>>().join(", ");
+    let new = match delegate::new(call, TaskKind::Query, teams, asked.query) {
+        Ok(new) => new,
+        Err(refused) => return *refused,
+    };
+    let wait = asked.timeout_ms.unwrap_or(USUAL_MS).clamp(1, LONGEST_MS);
+    let assign = Assign { until: Some(new.now.saturating_add(wait)), ..new };
+    match call.organisation.assign(&call.shared, assign).await {
+        // Called again after a crash: the answers may be there.
+        Ok(Assigned::Given { tasks, new: false, .. })
+            if tasks.iter().all(|task| task.state != TaskState::Open) =>
+        {
+            let rows: Vec<Value> = tasks.iter().map(row).collect();
+            tell(&rows, asked.single)
+        }
+        Ok(Assigned::Given { .. }) => ToolAnswer::Wait { reason: format!("the answer of {names}") },
+        Ok(Assigned::Busy { .. }) => refused("busy", "the team has other work"),
+        Ok(Assigned::Refused { code, why }) => refused(code, &why),
+        Err(error) => failed(&error),
+    }
+}
+
+fn row(task: &TaskRow) -> Value {
+    json!({
+        "task": task.id, "team": task.agent_name, "state": task.state, "result": task.result,
+        "code": task.code,
+    })
+}
+
+fn tell(tasks: &[Value], single: bool) -> ToolAnswer {
+    let results: Vec<Value> = tasks.iter().map(one).collect();
+    match (single, results.as_slice()) {
+        (true, [only]) => answered(only),
+        _ => {
+            let all = results.iter().all(|result| result["success"] == true);
+            answered(&json!({ "success": all, "results": results }))
+        }
+    }
+}
+
+fn one(task: &Value) -> Value {
+    let (team, id, result) = (&task["team"], &task["task"], &task["result"]);
+    match task["state"].as_str() {
+        Some("done") => json!({"success": true, "team": team, "task_id": id, "answer": result}),
+        Some("open") => json!({
+            "success": false, "team": team, "task_id": id, "error": "timeout",
+            "reason": "There was no answer in time. The team goes on, and its answer comes as an \
+                       event.",
+        }),
+        _ => json!({
+            "success": false, "team": team, "task_id": id, "error": task["code"], "reason": result,
+        }),
+    }
+}

@@ -1,0 +1,147 @@
+//! Tasks: given, waited for, ended, cancelled, over, looked at.
+
+use skep_core::engine::FailureCode;
+use skep_core::event::ItemState;
+use skep_core::ids::*;
+use skep_core::message::{Block, Body};
+use skep_core::overlap::Overlap;
+use skep_core::settings::QueueMode;
+use skep_core::task::TaskKind;
+
+use super::{Story, seen};
+use crate::agents::{NewAgent, RegisterAgents};
+use crate::answer::AnswerTask;
+use crate::assign::{Assign, Assigned, ChainLimits};
+use crate::cancel::CancelTask;
+use crate::close::Outcome;
+use crate::expiry::{self, ExpireTasks};
+use crate::history::NewHistoryRow;
+use crate::journal::{Entry, Journal, NewCall};
+use crate::leases::Lease;
+use crate::outbox::OpenChannel;
+use crate::task_views;
+use crate::waits::Park;
+use crate::{Command, CommandSet, OpenOptions, Refusal, Run, Store, StoreOf, Tx};
+
+crate::commands! {
+    enum Setup -> SetupOutcome, <Command as CommandSet>::SCHEMA;
+    RegisterAgents, Below,
+}
+
+/// The second agent is below the first, and runs one turn at a time.
+struct Below;
+
+impl Run for Below {
+    type Out = ();
+
+    async fn run(&self, tx: &mut Tx<'_>) -> Result<(), Refusal> {
+        let below = "UPDATE agents SET parent_id = 1, parallel_one = 1 WHERE id = 2";
+        tx.conn.run(below, &[]).await?;
+        Ok(())
+    }
+}
+
+fn assign(lease: &Lease, call: &str, kind: TaskKind) -> Assign {
+    let item = ItemId(format!("{}-{call}", lease.turn));
+    Assign {
+        turn: lease.turn.clone(),
+        call: CallId::new(call),
+        kind,
+        teams: vec![(item, AgentName::new("team"))],
+        body: call.to_owned(),
+        priority: 2,
+        overlap: Overlap::Replace,
+        correlation: None,
+        limits: ChainLimits { hops: 16, items: 4 },
+        deadline: 50,
+        until: (kind == TaskKind::Query).then_some(40),
+        now: 9,
+    }
+}
+
+#[tokio::test]
+async fn every_statement_about_tasks_finds_its_rows_by_an_index() {
+    let folder = tempfile::tempdir().unwrap();
+    seen::watch();
+    let options = || OpenOptions::in_run_folder(folder.path());
+    let store = StoreOf::<Setup>::open(options(), |_| {}).await.unwrap();
+    let agent = |name: &str| NewAgent::root(AgentName::new(name));
+    let agents = vec![agent("main"), agent("team")];
+    let ids = store.write(RegisterAgents { agents, now: 1 }).await.unwrap();
+    let (main, team) = (ids[0].1, ids[1].1);
+    store.write(Below).await.unwrap();
+    store.close().await;
+    let store = Store::open(options(), |_| {}).await.unwrap();
+    let (channel, principal) = (ChannelId::new("ws:1"), Principal::new("operator"));
+    store.write(OpenChannel { channel, principal, now: 1 }).await.unwrap();
+    let mut story = Story { store: store.clone(), agent: main, made: 0 };
+    let first = story.accept(None, true, QueueMode::Queue).await.unwrap();
+    let give = async |assign: Assign| match store.write(assign).await.unwrap() {
+        Assigned::Given { tasks, .. } => tasks[0].id.clone(),
+        other => panic!("{other:?}"),
+    };
+    let replaced = give(assign(&first, "a", TaskKind::Delegate)).await;
+    let task = give(assign(&first, "b", TaskKind::Delegate)).await;
+    query(&store, &first).await;
+    let worked = story.take(None).await.unwrap();
+    assert_eq!(worked.agent, team);
+    give(assign(&worked, "u", TaskKind::Escalate)).await;
+    let over = store.write(assign(&worked, "h", TaskKind::HandUp)).await.unwrap();
+    assert!(matches!(over, Assigned::Refused { code: "chain_limit", .. }), "{over:?}");
+    let wide = ChainLimits { hops: 16, items: 9 };
+    give(Assign { limits: wide, ..assign(&worked, "h", TaskKind::HandUp) }).await;
+    let asked = give(Assign { limits: wide, ..assign(&first, "o", TaskKind::Escalate) }).await;
+    let (answer, by) = ("yes".to_owned(), Principal::new("operator"));
+    store.write(AnswerTask { task: asked, answer, by, now: 44 }).await.unwrap();
+    store.write(ExpireTasks { now: 45 }).await.unwrap();
+    store.write(CancelTask { item: task.clone(), now: 46 }).await.unwrap();
+    let (state, code) = (ItemState::Cancelled, FailureCode::Cancelled);
+    story.close(&worked, Outcome::Ended { state, code, text: "no".into() }).await;
+    while let Some(lease) = story.take(None).await {
+        story.close(&lease, Outcome::Answered { text: "yes".into() }).await;
+    }
+    store.write(ExpireTasks { now: 60 }).await.unwrap();
+    store.write(CancelTask { item: task.clone(), now: 61 }).await.unwrap_err();
+    store.read(expiry::next_over).await.unwrap();
+    let read = store.read(async |conn| {
+        let root = task_views::root_of(conn, &task).await?.unwrap();
+        assert!(task_views::of_root(conn, &root).await?.len() > 3);
+        assert_eq!(task_views::children(conn, main).await?.len(), 1);
+        assert!(task_views::in_flight(conn, team, 9).await?.is_empty());
+        let origin = task_views::task(conn, &replaced).await?.unwrap().origin;
+        assert!(!task_views::ended(conn, team, &origin, 0, 9).await?.is_empty());
+        let other = Principal::new("another");
+        assert!(task_views::ended(conn, team, &other, 0, 9).await?.is_empty());
+        assert_eq!(task_views::givers(conn, &worked.turn).await?.len(), 1);
+        task_views::task(conn, &replaced).await
+    });
+    assert!(read.await.unwrap().is_some());
+    seen::explain_all(folder.path(), &store, 60).await;
+}
+
+/// A call that waits for an answer, on record.
+async fn query(store: &Store, lease: &Lease) {
+    let (id, name) = (CallId::new("q"), "query_team".to_owned());
+    let asks = Block::ToolCall { id: id.clone(), name: name.clone(), arguments: ().into() };
+    let message = NewHistoryRow { id: "q".to_owned(), body: Body::assistant(vec![asks], None) };
+    let call = NewCall { id: id.clone(), tool: name, retry_safe: true, decision: None, own: false };
+    let entries =
+        vec![Entry::Assistant { message, calls: vec![call] }, Entry::Started { call: id.clone() }];
+    let (turn, token) = (lease.turn.clone(), lease.token);
+    let journal =
+        Journal { turn: turn.clone(), token, entries, steer: false, active_ms: 1, now: 9 };
+    store.write(journal).await.unwrap();
+    store.write(assign(lease, "q", TaskKind::Query)).await.unwrap();
+    let park = Park {
+        turn,
+        token,
+        calls: vec![(id, "an answer".to_owned())],
+        approvals: Vec::new(),
+        reason: "an answer".to_owned(),
+        retries: None,
+        until: None,
+        active_ms: 1,
+        now: 9,
+    };
+    assert!(store.write(park).await.unwrap());
+}

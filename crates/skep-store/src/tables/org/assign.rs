@@ -1,0 +1,414 @@
+//! Giving a task: every guard, the item, the task, and what counts them, in one commit.
+
+use serde_json::json;
+use skep_core::Millis;
+use skep_core::cause::{CallRef, Cause};
+use skep_core::event::ItemState;
+use skep_core::ids::{AgentId, AgentName, CallId, ItemId, SessionKey, TurnId};
+use skep_core::overlap::{self, InFlight, Overlap, OverlapVerdict};
+use skep_core::task::{TaskKind, TaskState};
+
+use super::cancel::{self, CancelledTasks};
+pub use super::chain::ChainLimits;
+use super::chain::{self, ChainPlace};
+use super::new_item::NewItem;
+use super::results::{self, Task, TaskEnd, sender};
+use super::task_views::{self, TaskRow};
+use super::waits;
+use crate::tables::inbox::EndedTurn;
+use skep_db::{Conn, Refusal, Run, SqlError, Tx, args, record};
+
+/// Pieces of work that a busy team is shown with.
+const SHOWN: i64 = 20;
+/// Pieces of work that one task takes the place of.
+const REPLACED: i64 = 1000;
+/// Tasks that one agent may hand up in a minute.
+const HAND_UPS: usize = 5;
+const MINUTE: Millis = 60_000;
+/// The same hand-up again within this time is the first one.
+const SAME_HAND_UP: Millis = 5 * MINUTE;
+
+/// Gives a task, or the same one to several teams. Calling it again with the same call changes
+/// nothing.
+#[derive(Clone)]
+pub struct Assign {
+    pub turn: TurnId,
+    pub call: CallId,
+    pub kind: TaskKind,
+    /// Names and ids for the items; of what goes up, the id alone.
+    pub teams: Vec<(ItemId, AgentName)>,
+    pub body: String,
+    pub priority: i64,
+    pub overlap: Overlap,
+    pub correlation: Option<String>,
+    pub limits: ChainLimits,
+    pub deadline: Millis,
+    /// The call waits for the answers until then.
+    pub until: Option<Millis>,
+    pub now: Millis,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Assigned {
+    /// These tasks are there; `new`: since now.
+    Given { tasks: Vec<TaskRow>, new: bool, turns: Vec<EndedTurn> },
+    /// The team has other work, and nothing was given.
+    Busy { verdict: OverlapVerdict, in_flight: Vec<TaskRow> },
+    /// Nothing was given: a word, and why.
+    Refused { code: &'static str, why: String },
+}
+
+/// Who gives it.
+struct Giver {
+    agent: AgentId,
+    agent_name: AgentName,
+    key: SessionKey,
+    parent: Option<AgentId>,
+}
+
+record!(Giver { agent, agent_name, key, parent });
+
+/// Who is to do it. The operator has no row: see [`Target::operator`].
+struct Target {
+    agent: AgentId,
+    agent_name: AgentName,
+    parent: Option<AgentId>,
+}
+
+record!(Target { agent, agent_name, parent });
+
+/// The tasks of the operator are those of this agent, whom there is not.
+pub const OPERATOR: AgentId = AgentId(0);
+/// What one agent may have asked the operator for and has no answer to.
+const ASKED: i64 = 50;
+
+impl Target {
+    fn operator() -> Self {
+        Self { agent: OPERATOR, agent_name: AgentName::new("operator"), parent: None }
+    }
+}
+
+type Guarded<T> = Result<T, (&'static str, String)>;
+
+impl Run for Assign {
+    type Out = Assigned;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
+        let given = self.given(tx.conn).await?;
+        if !given.is_empty() {
+            return Ok(Assigned::Given { tasks: given, new: false, turns: Vec::new() });
+        }
+        let (giver, place) = self.giver(tx).await?;
+        let targets = match self.targets(tx.conn, &giver).await? {
+            Ok(targets) => targets,
+            Err((code, why)) => return Ok(Assigned::Refused { code, why }),
+        };
+        if self.kind == TaskKind::HandUp
+            && let Some(assigned) = self.guard_hand_up(tx.conn, &giver).await?
+        {
+            return Ok(assigned);
+        }
+        if let Some(why) = chain::over(tx, &place, targets.len(), self.limits).await? {
+            chain::notice(tx, &place, giver.agent_name.as_str(), &why, self.now).await?;
+            return Ok(Assigned::Refused { code: "chain_limit", why });
+        }
+        let mut turns = Vec::new();
+        if self.kind == TaskKind::Delegate {
+            match self.guard_busy(tx, &targets).await? {
+                Ok(ended) => turns = ended,
+                Err(busy) => return Ok(busy),
+            }
+        }
+        for ((item, _), target) in self.teams.iter().zip(&targets) {
+            self.give(tx, &giver, &place, item, target).await?;
+        }
+        chain::count(tx, &place.root, targets.len(), false).await?;
+        Ok(Assigned::Given { tasks: self.given(tx.conn).await?, new: true, turns })
+    }
+
+    fn cost(&self) -> usize {
+        (self.body.len() + 1024) * self.teams.len()
+    }
+}
+
+impl Assign {
+    /// What this call gave before.
+    async fn given(&self, conn: &mut Conn) -> Result<Vec<TaskRow>, SqlError> {
+        let given = "SELECT item FROM tasks WHERE from_turn = $1 AND from_call = $2";
+        let given: Vec<ItemId> = conn.list(given, &args![self.turn, self.call]).await?;
+        let mut tasks = Vec::with_capacity(given.len());
+        for item in given {
+            tasks.extend(task_views::task(conn, &item).await?);
+        }
+        Ok(tasks)
+    }
+
+    /// The turn must not have ended, or be about to.
+    async fn giver(&self, tx: &mut Tx<'_>) -> Result<(Giver, ChainPlace), Refusal> {
+        let select = "SELECT t.agent, a.name, l.key, a.parent_id FROM turns t \
+                      JOIN agents a ON a.id = t.agent JOIN lanes l ON l.id = t.lane \
+                      WHERE t.id = $1 AND t.ended_at IS NULL AND t.cancel IS NULL";
+        let giver = tx.conn.find(select, &args![self.turn]).await?.ok_or(Refusal::Stale)?;
+        let place = ChainPlace::of_turn(tx.conn, &self.turn).await?.ok_or(Refusal::Stale)?;
+        Ok((giver, place))
+    }
+
+    /// Who is to do it, where the giver may say so.
+    async fn targets(
+        &self,
+        conn: &mut Conn,
+        giver: &Giver,
+    ) -> Result<Guarded<Vec<Target>>, SqlError> {
+        if matches!(self.kind, TaskKind::Escalate | TaskKind::HandUp) {
+            let select = "SELECT id, name, parent_id FROM agents WHERE id = $1 \
+                          AND removed_at IS NULL AND installed = 1";
+            let above: Option<Target> = match giver.parent {
+                Some(parent) => conn.find(select, &args![parent]).await?,
+                None => None,
+            };
+            let why = || format!("there is no agent above {}", giver.agent_name);
+            return match (above, self.kind) {
+                (Some(above), _) => Ok(Ok(vec![above])),
+                (None, TaskKind::Escalate) => self.operator(conn, giver).await,
+                (None, _) => Ok(Err(("no_parent", why()))),
+            };
+        }
+        let mut targets = Vec::with_capacity(self.teams.len());
+        for (_, team) in &self.teams {
+            let select = "SELECT id, name, parent_id FROM agents WHERE name = $1 \
+                          AND removed_at IS NULL AND installed = 1";
+            let found: Option<Target> = conn.find(select, &args![team]).await?;
+            let own = |target: &Target| target.parent == Some(giver.agent);
+            match found {
+                Some(target) if own(&target) => targets.push(target),
+                Some(_) => {
+                    let why = format!(
+                        "{team} is not directly below {}, and only its own parent gives it work",
+                        giver.agent_name
+                    );
+                    return Ok(Err(("not_your_team", why)));
+                }
+                None => return Ok(Err(("unknown_team", format!("there is no team {team}")))),
+            }
+        }
+        Ok(Ok(targets))
+    }
+
+    /// Whom an agent without one above it turns to.
+    async fn operator(
+        &self,
+        conn: &mut Conn,
+        giver: &Giver,
+    ) -> Result<Guarded<Vec<Target>>, SqlError> {
+        let open = "SELECT item FROM tasks WHERE agent = $1 AND state = 'open' \
+                    AND from_agent = $2 LIMIT $3";
+        let args = args![OPERATOR, giver.agent, ASKED];
+        let open: Vec<ItemId> = conn.list(open, &args).await?;
+        if open.len() as i64 >= ASKED {
+            let why = format!("the operator has {ASKED} open questions of {}", giver.agent_name);
+            return Ok(Err(("rate_limited", why)));
+        }
+        Ok(Ok(vec![Target::operator()]))
+    }
+
+    /// At most so many a minute, and the same one once.
+    async fn guard_hand_up(
+        &self,
+        conn: &mut Conn,
+        giver: &Giver,
+    ) -> Result<Option<Assigned>, SqlError> {
+        let select = "SELECT t.item, i.body, t.created_at FROM tasks t \
+                      JOIN items i ON i.id = t.item WHERE t.from_agent = $1 \
+                      AND t.created_at > $2 AND t.kind = 'hand_up' ORDER BY t.created_at DESC \
+                      LIMIT 100";
+        let since = self.now - SAME_HAND_UP;
+        let recent: Vec<(ItemId, String, Millis)> =
+            conn.list(select, &args![giver.agent, since]).await?;
+        if let Some((same, ..)) = recent.iter().find(|(_, body, _)| *body == self.body) {
+            let tasks = task_views::task(conn, same).await?.into_iter().collect();
+            return Ok(Some(Assigned::Given { tasks, new: false, turns: Vec::new() }));
+        }
+        let in_minute = recent.iter().filter(|(.., at)| *at > self.now - MINUTE).count();
+        Ok((in_minute >= HAND_UPS).then(|| Assigned::Refused {
+            code: "rate_limited",
+            why: format!("{} has handed {HAND_UPS} tasks up in a minute", giver.agent_name),
+        }))
+    }
+
+    /// What becomes of the task where a team has work: the turns to be ended, or why it is not
+    /// given.
+    async fn guard_busy(
+        &self,
+        tx: &mut Tx<'_>,
+        targets: &[Target],
+    ) -> Result<Result<Vec<EndedTurn>, Assigned>, Refusal> {
+        let mut cancelled = CancelledTasks::default();
+        for target in targets {
+            let most = if self.overlap == Overlap::Replace { REPLACED } else { SHOWN };
+            let mut work = task_views::assigned(tx.conn, target.agent, most).await?;
+            let in_flight: Vec<InFlight> =
+                work.iter().map(|task| task.in_flight(self.now)).collect();
+            match overlap::decide(self.overlap, &in_flight) {
+                OverlapVerdict::Enqueue => {}
+                OverlapVerdict::Replace => {
+                    for task in work {
+                        self.replace(tx, &task.id, &mut cancelled).await?;
+                    }
+                }
+                verdict => {
+                    work.truncate(usize::try_from(SHOWN).unwrap_or(0));
+                    return Ok(Err(Assigned::Busy { verdict, in_flight: work }));
+                }
+            }
+        }
+        Ok(Ok(cancelled.turns))
+    }
+
+    async fn replace(
+        &self,
+        tx: &mut Tx<'_>,
+        task: &ItemId,
+        cancelled: &mut CancelledTasks,
+    ) -> Result<(), Refusal> {
+        let Some(task) = Task::open(tx.conn, task).await? else { return Ok(()) };
+        cancel::tree(tx, &task, self.now, cancelled).await?;
+        let (state, code, now) = (TaskState::Cancelled, Some("replaced"), self.now);
+        let text = "Another task took its place.";
+        results::end(tx, &task, &TaskEnd { state, code, text, file: None, now }).await?;
+        Ok(())
+    }
+
+    async fn give(
+        &self,
+        tx: &mut Tx<'_>,
+        giver: &Giver,
+        place: &ChainPlace,
+        item: &ItemId,
+        target: &Target,
+    ) -> Result<(), Refusal> {
+        if target.agent == OPERATOR {
+            self.tell_origin(tx, giver, place, item).await?;
+        } else {
+            self.put(tx, giver, place, item, target).await?;
+        }
+        self.insert(tx, giver, place, item, target).await?;
+        if let (Some(task), true) = (&place.task, self.kind.is_awaited()) {
+            let more = "UPDATE tasks SET open = open + 1 WHERE item = $1";
+            tx.conn.run(more, &args![task]).await?;
+        }
+        match self.until {
+            Some(until) => Ok(waits::insert(tx, &self.turn, &self.call, item, until).await?),
+            None => Ok(()),
+        }
+    }
+
+    /// Whoever is behind the chain hears that the operator is asked.
+    async fn tell_origin(
+        &self,
+        tx: &mut Tx<'_>,
+        giver: &Giver,
+        place: &ChainPlace,
+        item: &ItemId,
+    ) -> Result<(), Refusal> {
+        let payload = json!({
+            "content": format!("{} has asked the operator for help.", giver.agent_name),
+            "status": "escalated", "task": item, "root": place.root, "agent": giver.agent_name,
+        });
+        chain::notify(tx, place, format!("{item}.status"), payload, self.now).await
+    }
+
+    /// Puts it into the inbox of whoever is to do it.
+    async fn put(
+        &self,
+        tx: &mut Tx<'_>,
+        giver: &Giver,
+        place: &ChainPlace,
+        item: &ItemId,
+        target: &Target,
+    ) -> Result<(), Refusal> {
+        let key = self.key(tx.conn, place, target).await?;
+        let call = CallRef { turn: self.turn.clone(), call: self.call.clone() };
+        let cause = match self.kind {
+            TaskKind::Escalate => Cause::Escalation,
+            TaskKind::Delegate | TaskKind::Query | TaskKind::HandUp => Cause::Task { call },
+        };
+        let new = NewItem {
+            id: item,
+            agent: target.agent,
+            agent_name: &target.agent_name,
+            key: &key,
+            cause,
+            priority: self.priority,
+            principal: sender(&giver.agent_name),
+            body: &self.body,
+            place,
+            hops: place.hops + 1,
+            correlation: self.correlation.as_deref(),
+            dedup: &format!("call:{}/{}", self.turn, self.call),
+            now: self.now,
+        };
+        if !new.insert(tx).await? {
+            let detail = format!("{} was named twice", target.agent_name);
+            return Err(Refusal::conflict("named_twice", detail));
+        }
+        Ok(())
+    }
+
+    async fn insert(
+        &self,
+        tx: &mut Tx<'_>,
+        giver: &Giver,
+        place: &ChainPlace,
+        item: &ItemId,
+        target: &Target,
+    ) -> Result<(), SqlError> {
+        let insert = "INSERT INTO tasks (item, root, parent_task, agent, from_agent, from_key, \
+                      from_turn, from_call, kind, created_at, deadline, body) \
+                      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+        let kind = self.kind.as_str();
+        let body = (target.agent == OPERATOR).then_some(&self.body);
+        let args = args![
+            item,
+            place.root,
+            place.task,
+            target.agent,
+            giver.agent,
+            giver.key,
+            self.turn,
+            self.call,
+            kind,
+            self.now,
+            self.deadline,
+            body,
+        ];
+        tx.conn.run(insert, &args).await?;
+        Ok(())
+    }
+
+    /// The session it is worked at in: one for each chain, and what goes up goes where the work
+    /// came from.
+    async fn key(
+        &self,
+        conn: &mut Conn,
+        place: &ChainPlace,
+        target: &Target,
+    ) -> Result<SessionKey, SqlError> {
+        if self.kind == TaskKind::Escalate
+            && let Some(task) = &place.task
+        {
+            let select = "SELECT from_key FROM tasks WHERE item = $1 AND from_agent = $2";
+            if let Some(key) = conn.find(select, &args![task, target.agent]).await? {
+                return Ok(key);
+            }
+        }
+        Ok(SessionKey(format!("task:{}", place.root)))
+    }
+}
+
+impl TaskRow {
+    /// As the busy guard sees it.
+    pub fn in_flight(&self, now: Millis) -> InFlight {
+        let begun = self.started_at.is_some() || self.item_state != ItemState::Pending;
+        InFlight { begun, age_ms: now - self.started_at.unwrap_or(self.created_at) }
+    }
+}

@@ -1,0 +1,80 @@
+//! What waits for a time: calls for the answer of a task, tasks for their end.
+
+use std::collections::BTreeSet;
+
+use skep_core::Millis;
+use skep_core::event::CancelReason;
+use skep_core::ids::{CallId, ItemId, TurnId};
+use skep_core::task::TaskState;
+
+use super::cancel::{self, CancelledTasks};
+use super::results::{self, Task, TaskEnd};
+use super::waits;
+use crate::tables::pending;
+use skep_db::{Conn, Refusal, Run, SqlError, Tx, args};
+
+/// So that one command never holds the writer long; the timer comes again.
+const AT_ONCE: i64 = 100;
+
+/// Ends waits and tasks whose time is over.
+#[derive(Clone)]
+pub struct ExpireTasks {
+    pub now: Millis,
+}
+
+impl Run for ExpireTasks {
+    type Out = CancelledTasks;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
+        let mut ended = CancelledTasks::default();
+        self.end_waits(tx, &mut ended).await?;
+        for task in Task::overdue(tx.conn, self.now, AT_ONCE).await? {
+            cancel::tree(tx, &task, self.now, &mut ended).await?;
+            let text = "It did not end in time (limits.task_hours).";
+            let (state, code, now) = (TaskState::Failed, Some("expired"), self.now);
+            ended.woke |=
+                results::end(tx, &task, &TaskEnd { state, code, text, file: None, now }).await?;
+            ended.tasks += 1;
+        }
+        Ok(ended)
+    }
+}
+
+impl ExpireTasks {
+    /// What nobody has begun is taken back; what runs goes on, and its end comes as an event.
+    async fn end_waits(&self, tx: &mut Tx<'_>, ended: &mut CancelledTasks) -> Result<(), Refusal> {
+        let over = "SELECT turn, call, task FROM waits WHERE until <= $1 ORDER BY until LIMIT $2";
+        let over: Vec<(TurnId, CallId, ItemId)> =
+            tx.conn.list(over, &args![self.now, AT_ONCE]).await?;
+        let mut calls = BTreeSet::new();
+        for (turn, call, id) in over {
+            waits::end(tx, &id).await?;
+            calls.insert((turn, call));
+            let begun = "SELECT started_at IS NOT NULL FROM items WHERE id = $1";
+            let begun: Option<bool> = tx.conn.find(begun, &args![id]).await?;
+            let Some(task) = Task::open(tx.conn, &id).await?.filter(|_| begun == Some(false))
+            else {
+                continue;
+            };
+            pending::end(tx, &id, CancelReason::Stop, self.now).await?;
+            let (state, code, now) = (TaskState::Cancelled, Some("timeout"), self.now);
+            let text = "Nobody had begun it in time.";
+            results::mark_ended(tx, &task, &TaskEnd { state, code, text, file: None, now }).await?;
+            ended.tasks += 1;
+        }
+        for (turn, call) in calls {
+            ended.woke |= waits::settle(tx, &turn, &call, self.now).await?;
+        }
+        Ok(())
+    }
+}
+
+/// When the next wait or task is over.
+pub async fn next_over(conn: &mut Conn) -> Result<Option<Millis>, SqlError> {
+    let wait = "SELECT until FROM waits WHERE until > 0 ORDER BY until LIMIT 1";
+    let task = "SELECT deadline FROM tasks WHERE deadline > 0 AND state = 'open' \
+                ORDER BY deadline LIMIT 1";
+    let wait: Option<Millis> = conn.find(wait, &[]).await?;
+    let task: Option<Millis> = conn.find(task, &[]).await?;
+    Ok(wait.into_iter().chain(task).min())
+}
