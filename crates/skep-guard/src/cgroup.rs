@@ -43,6 +43,8 @@ pub(crate) struct Group {
     doors: Vec<File>,
     /// Counts what the kernel ended for want of memory.
     events: PathBuf,
+    /// Whether it has a share of the processor's time.
+    shares_time: bool,
 }
 
 impl Group {
@@ -63,7 +65,12 @@ impl Group {
         let name = format!("skep-{}-{}", process_table::own_pid(), random::uuid());
         let memory_bytes = memory_bytes.saturating_add(BESIDE).to_string();
         let folders: Vec<PathBuf> = place.trees().iter().map(|tree| tree.join(&name)).collect();
-        let mut group = Self { folders: Vec::new(), doors: Vec::new(), events: PathBuf::new() };
+        let mut group = Self {
+            folders: Vec::new(),
+            doors: Vec::new(),
+            events: PathBuf::new(),
+            shares_time: false,
+        };
         for folder in &folders {
             fs::create_dir(folder)?;
             group.folders.push(folder.clone());
@@ -74,6 +81,7 @@ impl Group {
             (Place::One { .. }, [memory, limits, time @ ..]) => {
                 for time in time {
                     put(&time.join("cpu.shares"), SHARES)?;
+                    group.shares_time = true;
                 }
                 put(&memory.join("memory.limit_in_bytes"), &memory_bytes)?;
                 // Without it the kernel counts no buffers of TCP; not every one can.
@@ -83,7 +91,7 @@ impl Group {
             (Place::Two { .. }, [all]) => {
                 put(&all.join("memory.max"), &memory_bytes)?;
                 let _ = put(&all.join("memory.swap.max"), "0");
-                let _ = put(&all.join("cpu.weight"), WEIGHT);
+                group.shares_time = put(&all.join("cpu.weight"), WEIGHT).is_ok();
                 (all, all, "memory.events")
             }
             _ => return Err(io::Error::other("a control group has other parts")),
@@ -99,6 +107,11 @@ impl Group {
             rustix::io::write(door.as_fd(), b"0")?;
         }
         Ok(())
+    }
+
+    /// Whether the kernel gives it a share of the processor's time as a whole.
+    pub fn shares_time(&self) -> bool {
+        self.shares_time
     }
 
     /// Whether the kernel has ended one of its processes for want of memory.

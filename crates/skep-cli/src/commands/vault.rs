@@ -132,9 +132,13 @@ fn described(vault: &Value) -> Vec<String> {
     if let Some(problem) = vault["problem"].as_str() {
         lines.push(format!("{} {problem}", toned("locked:", Tone::Bad)));
     }
-    let key = vault["key"].as_str().map_or("none yet".to_owned(), str::to_owned);
     let file = text_or_empty(&vault["key_file"]);
-    lines.push(format!("key {key} in {file}"));
+    match (vault["key"].as_str(), vault["problem"].is_null()) {
+        (Some(key), _) => lines.push(format!("key {key} in {file}")),
+        (None, true) => lines.push(format!("no key yet; the first entry makes one in {file}")),
+        // What is wrong with it was said.
+        (None, false) => {}
+    }
     lines
 }
 

@@ -39,7 +39,10 @@ pub(super) fn location(status: StatusCode, headers: &HeaderMap) -> Option<&str> 
 
 impl Hop {
     pub(super) fn follow(self, status: StatusCode, location: &str) -> Result<Self, RedirectError> {
-        let to = self.address.join(location)?;
+        let to = self.address.join(location).map_err(|error| match holds_secret(location) {
+            true => RedirectError::Secret,
+            false => error.into(),
+        })?;
         if self.address.is_https() && !to.is_https() {
             return Err(RedirectError::Downgrade);
         }
@@ -130,6 +133,9 @@ mod tests {
             ("http://b/?k=R3direct%2Dcanary%2D51", "Secret"),
             ("http://b/?k=UjNkaXJlY3QtY2FuYXJ5LTUx", "Secret"),
             ("http://b/#R3direct-canary-51", "Secret"),
+            ("http://R3direct-canary-51/", "Secret"),
+            ("R3direct-canary-51://b/", "Secret"),
+            ("http://R3direct-canary-51!/", "Secret"),
             ("http://b/?k=other", "GET http://b/?k=other 1"),
         ];
         for (to, expected) in cases {

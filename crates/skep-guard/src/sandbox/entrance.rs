@@ -14,7 +14,10 @@ use rustix::mount::{
     move_mount, open_tree,
 };
 use rustix::process::{Resource, Rlimit};
-use rustix::thread::{UnshareFlags, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use rustix::thread::{
+    CpuSet, UnshareFlags, sched_getaffinity, sched_setaffinity, set_thread_groups,
+    set_thread_res_gid, set_thread_res_uid,
+};
 use seccompiler::BpfProgram;
 
 use super::{CommandLimits, Gid, SandboxError, SandboxRoom, Uid, Workspace, broken, filter};
@@ -23,7 +26,7 @@ use crate::limits::{self, Precedence};
 /// Where the child, being root, puts what the unprivileged user must reach although the folders
 /// above it are closed to that user. Covered by a file system of its own that only the child sees.
 const STAGE: &str = "/tmp";
-/// Among processes that are not in a group: a tenth of what others get.
+/// A tenth of what others get. It also keeps a command from leaving its precedence.
 const NICE: i32 = 10;
 /// More would not fit the fixed array that stands in for an allocation.
 const MOST_STAGED: usize = 16;
@@ -89,6 +92,17 @@ fn own_number(workspace: &Path) -> u32 {
     52_000 + hash % 8_000
 }
 
+/// The processors of this process without the first, which is the hive's alone then: the kernel
+/// takes milliseconds to take one away from a command that is inside a system call. Nothing where
+/// this process has only one.
+fn all_but_one() -> Option<CpuSet> {
+    let mut processors = sched_getaffinity(None).ok()?;
+    let mut own = (0..CpuSet::MAX_CPU).filter(|processor| processors.is_set(*processor));
+    let (first, _) = (own.next()?, own.next()?);
+    processors.unset(first);
+    Some(processors)
+}
+
 /// Where a folder is found by the child after it was staged.
 pub(super) fn stage(index: usize) -> PathBuf {
     Path::new(STAGE).join(index.to_string())
@@ -98,6 +112,7 @@ pub(super) fn stage(index: usize) -> PathBuf {
 pub(super) struct SandboxEntrance {
     user: Option<User>,
     precedence: Precedence,
+    processors: Option<CpuSet>,
     staged: Vec<(CString, CString)>,
     limits: [(Resource, u64); 5],
     filters: Vec<BpfProgram>,
@@ -120,9 +135,15 @@ impl SandboxEntrance {
         if staged.len() > MOST_STAGED {
             return Err(format!("more than {MOST_STAGED} folders are to be shown"));
         }
+        let processors = (precedence == Precedence::Idle).then(all_but_one).flatten();
+        let mut filters = filter::programs()?;
+        if processors.is_some() {
+            filters.push(filter::against_other_processors()?);
+        }
         Ok(Self {
             user,
             precedence,
+            processors,
             staged,
             limits: [
                 (Resource::Cpu, limits.cpu.as_secs().max(1)),
@@ -131,7 +152,7 @@ impl SandboxEntrance {
                 (Resource::Nofile, limits.open_files),
                 (Resource::Core, 0),
             ],
-            filters: filter::programs()?,
+            filters,
         })
     }
 
@@ -147,6 +168,9 @@ impl SandboxEntrance {
         // that refuses lets it run as before.
         let _ = rustix::process::setpriority_process(None, NICE);
         limits::set_precedence(self.precedence);
+        if let Some(processors) = &self.processors {
+            let _ = sched_setaffinity(None, processors);
+        }
         for (resource, limit) in self.limits {
             // Lower than ours where ours is lower already.
             let most = rustix::process::getrlimit(resource).maximum;

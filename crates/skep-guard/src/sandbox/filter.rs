@@ -108,6 +108,11 @@ pub(super) fn programs() -> Result<Vec<BpfProgram>, String> {
     ])
 }
 
+/// For a command that leaves a processor to the hive: it stays on those it was given.
+pub(super) fn against_other_processors() -> Result<BpfProgram, String> {
+    program(Rules::from([(libc::SYS_sched_setaffinity, Vec::new())]), libc::EPERM)
+}
+
 /// Calls that make a name or an attribute; what is written is limited otherwise.
 const MAKES_NAME: &[i64] = &[
     #[cfg(target_arch = "x86_64")]

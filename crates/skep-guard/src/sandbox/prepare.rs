@@ -139,8 +139,9 @@ impl Sandbox {
             RoomNetwork::None | RoomNetwork::Full => (None, None),
         };
         let joined = group.clone();
-        // Without a group each of its processes would count as much as one of the hive's threads.
-        let precedence = if group.is_some() { Precedence::Batch } else { Precedence::Idle };
+        // Without a share of its own each of its processes would count as much as a thread of ours.
+        let shares = group.as_ref().is_some_and(|group| group.shares_time());
+        let precedence = if shares { Precedence::Batch } else { Precedence::Idle };
         let enter = entrance::SandboxEntrance::new(user, precedence, staging, limits);
         let enter = enter.map_err(|why| broken(&why))?;
         let invocation = Invocation {

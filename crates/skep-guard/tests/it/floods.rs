@@ -78,6 +78,23 @@ async fn memory_floods(scene: &Scene) {
     }
 }
 
+/// Without a share of the processor's time a command runs when nobody else wants to, never on the
+/// processor that is the hive's, and changes neither.
+#[tokio::test]
+async fn walls_make_commands_give_way_to_the_hive() {
+    let line = "python3 -c 'import os\nown = os.sched_getaffinity(0)\n\
+                print(os.sched_getscheduler(0), len(own), end=\" \")\n\
+                for change in (lambda: os.sched_setaffinity(0, own),\n\
+                \x20 lambda: os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))):\n\
+                \x20 try: change(); print(\"changed\", end=\" \")\n\
+                \x20 except PermissionError: print(\"refused\", end=\" \")'";
+    let scene = Scene::counted_by(Counting::Watchdog);
+    let all = std::thread::available_parallelism().unwrap().get();
+    let (left, pinned) = if all > 1 { (all - 1, "refused") } else { (all, "changed") };
+    // Five is the kernel's number for the class that is idle.
+    assert_eq!(text(&scene.run(line).await), format!("5 {left} {pinned} refused "));
+}
+
 #[tokio::test]
 async fn walls_stop_floods_of_sockets_and_descriptors() {
     for counting in [Counting::Kernel, Counting::Watchdog] {

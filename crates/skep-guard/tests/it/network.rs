@@ -419,9 +419,9 @@ async fn network_a_program_has_64_connections_and_others_wait() {
     let request = format!("GET / HTTP/1.1\\r\\nHost: {NAME}\\r\\n\\r\\n");
     let program = format!(
         "import socket\ndef ask():\n  s = socket.create_connection(('{NAME}', {0}))\n  \
-         s.settimeout(1)\n  s.sendall(b'{request}')\n  return s\n\
+         s.settimeout(20)\n  s.sendall(b'{request}')\n  return s\n\
          held = [ask() for _ in range(64)]\nassert all(s.recv(9) for s in held)\n\
-         more = ask()\nflood = [socket.socket() for _ in range(300)]\n\
+         more = ask()\nmore.settimeout(1)\nflood = [socket.socket() for _ in range(300)]\n\
          for s in flood:\n  s.setblocking(False)\n  s.connect_ex(held[0].getpeername())\n\
          try:\n  more.recv(9)\n  print('65 at once')\nexcept TimeoutError:\n  print('waits')\n\
          rows = [row.split() for row in open('/proc/net/tcp')]\n\

@@ -16,14 +16,17 @@ pub(super) async fn run(call: &OrgCall, arguments: CompletedArguments) -> ToolAn
     let CompletedArguments { team, since, limit } = arguments;
     let limit = limit.unwrap_or(USUAL).clamp(1, MOST);
     let own = call.context.agent_id;
+    // People's work stays apart: what others had done is not told here.
+    let behind = call.context.requester.as_ref().map(|requester| &requester.origin.principal);
     let read = call.shared.store.read(async |conn| {
         let mut teams = task_views::children(conn, own).await?;
         if let Some(team) = &team {
             teams.retain(|(_, name)| name == team);
         }
         let mut rows = Vec::new();
+        let Some(behind) = behind else { return Ok((teams.is_empty(), rows)) };
         for (id, _) in &teams {
-            rows.extend(task_views::ended(conn, *id, since.unwrap_or(0), limit).await?);
+            rows.extend(task_views::ended(conn, *id, behind, since.unwrap_or(0), limit).await?);
         }
         Ok((teams.is_empty(), rows))
     });
@@ -34,9 +37,6 @@ pub(super) async fn run(call: &OrgCall, arguments: CompletedArguments) -> ToolAn
     if let (Some(team), true) = (team, nobody) {
         return refused("not_your_team", &format!("{team} is not directly below you"));
     }
-    // People's work stays apart: what others had done is not told here.
-    let behind = call.context.requester.as_ref().map(|requester| &requester.origin.principal);
-    rows.retain(|task| behind == Some(&task.origin));
     rows.sort_by_key(|task| std::cmp::Reverse(task.ended_at));
     rows.truncate(usize::try_from(limit).unwrap_or(0));
     let rows: Vec<Value> = rows.iter().map(row).collect();

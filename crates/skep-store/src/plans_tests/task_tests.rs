@@ -108,7 +108,10 @@ async fn every_statement_about_tasks_finds_its_rows_by_an_index() {
         assert!(task_views::of_root(conn, &root).await?.len() > 3);
         assert_eq!(task_views::children(conn, main).await?.len(), 1);
         assert!(task_views::in_flight(conn, team, 9).await?.is_empty());
-        assert!(!task_views::ended(conn, team, 0, 9).await?.is_empty());
+        let origin = task_views::task(conn, &replaced).await?.unwrap().origin;
+        assert!(!task_views::ended(conn, team, &origin, 0, 9).await?.is_empty());
+        let other = Principal::new("another");
+        assert!(task_views::ended(conn, team, &other, 0, 9).await?.is_empty());
         assert_eq!(task_views::givers(conn, &worked.turn).await?.len(), 1);
         task_views::task(conn, &replaced).await
     });

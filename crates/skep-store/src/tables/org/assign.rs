@@ -245,8 +245,7 @@ impl Assign {
         let mut cancelled = CancelledTasks::default();
         for target in targets {
             let most = if self.overlap == Overlap::Replace { REPLACED } else { SHOWN };
-            let mut work = task_views::in_flight(tx.conn, target.agent, most).await?;
-            work.retain(|task| matches!(task.kind, TaskKind::Delegate | TaskKind::Query));
+            let mut work = task_views::assigned(tx.conn, target.agent, most).await?;
             let in_flight: Vec<InFlight> =
                 work.iter().map(|task| task.in_flight(self.now)).collect();
             match overlap::decide(self.overlap, &in_flight) {

@@ -106,18 +106,32 @@ pub async fn in_flight(
     conn.list(select, &args![agent, most]).await
 }
 
-/// What an agent has ended since a time, newest first.
+/// Of those, what it was given from above; what comes from below does not keep it busy.
+pub async fn assigned(
+    conn: &mut Conn,
+    agent: AgentId,
+    most: i64,
+) -> Result<Vec<TaskRow>, SqlError> {
+    let select = select_rows!(
+        "WHERE t.agent = $1 AND t.state = 'open' AND t.kind IN ('delegate', 'query') \
+         ORDER BY t.created_at LIMIT $2"
+    );
+    conn.list(select, &args![agent, most]).await
+}
+
+/// What an agent has ended since a time for one who is behind it, newest first.
 pub async fn ended(
     conn: &mut Conn,
     agent: AgentId,
+    origin: &Principal,
     since: Millis,
     most: i64,
 ) -> Result<Vec<TaskRow>, SqlError> {
     let select = select_rows!(
         "WHERE t.agent = $1 AND t.ended_at IS NOT NULL AND t.ended_at >= $2 \
-         ORDER BY t.ended_at DESC LIMIT $3"
+         AND coalesce(i.origin_principal, i.principal, '') = $3 ORDER BY t.ended_at DESC LIMIT $4"
     );
-    conn.list(select, &args![agent, since, most]).await
+    conn.list(select, &args![agent, since, origin, most]).await
 }
 
 /// The agents directly below one.
