@@ -13,10 +13,10 @@ use crate::tables::item_views::{CancelItem, Retry};
 use crate::tables::journal::Journal;
 use crate::tables::lanes::{ClockSetBack, Unhold, WakeLanes};
 use crate::tables::leases::{Recover, Release, RenewLeases, Take};
-use crate::tables::org::answer::AnswerTask;
 use crate::tables::org::assign::Assign;
 use crate::tables::org::cancel::CancelTask;
 use crate::tables::org::expiry::ExpireTasks;
+use crate::tables::org::questions::AnswerTask;
 use crate::tables::outbox::{OpenChannel, RecordFrames};
 use crate::tables::outcomes::Resolve;
 use crate::tables::people::browsers::{SignIn, SignOut};
@@ -79,6 +79,7 @@ const SCHEMA: Schema = Schema {
             "operator_tasks",
             include_str!("../migrations/sqlite/0033_operator_tasks.sql"),
         ),
+        migration(35, "questions", include_str!("../migrations/sqlite/0035_questions.sql")),
     ],
     counters: "SELECT (SELECT max(seq) FROM events), \
                (SELECT max(top) FROM (SELECT max(ord) AS top FROM items \

@@ -71,6 +71,8 @@ pub const ORGANISATION: &[&str] = &[
     "escalate",
     "enqueue_parent_task",
     "list_completed_tasks",
+    "ask_operator",
+    "answer",
 ];
 
 /// What configuration files may name.

@@ -1,17 +1,18 @@
 //! Tasks: given, waited for, ended, cancelled, over, looked at.
 
+use skep_core::cause::CallRef;
 use skep_core::engine::FailureCode;
 use skep_core::event::ItemState;
 use skep_core::ids::*;
 use skep_core::message::{Block, Body};
 use skep_core::overlap::Overlap;
+use skep_core::question::{AnswerForm, GivenAnswer};
 use skep_core::settings::QueueMode;
 use skep_core::task::TaskKind;
 
 use super::{Story, seen};
 use crate::agents::{NewAgent, RegisterAgents};
-use crate::answer::AnswerTask;
-use crate::assign::{Assign, Assigned, ChainLimits};
+use crate::assign::{Assign, Assigned, ChainLimits, NewQuestion};
 use crate::cancel::CancelTask;
 use crate::close::Outcome;
 use crate::expiry::{self, ExpireTasks};
@@ -19,6 +20,7 @@ use crate::history::NewHistoryRow;
 use crate::journal::{Entry, Journal, NewCall};
 use crate::leases::Lease;
 use crate::outbox::OpenChannel;
+use crate::questions::{self, AnswerTask, Answerer};
 use crate::task_views;
 use crate::waits::Park;
 use crate::{Command, CommandSet, OpenOptions, Refusal, Run, Store, StoreOf, Tx};
@@ -55,6 +57,7 @@ fn assign(lease: &Lease, call: &str, kind: TaskKind) -> Assign {
         limits: ChainLimits { hops: 16, items: 4 },
         deadline: 50,
         until: (kind == TaskKind::Query).then_some(40),
+        question: None,
         now: 9,
     }
 }
@@ -91,8 +94,12 @@ async fn every_statement_about_tasks_finds_its_rows_by_an_index() {
     let wide = ChainLimits { hops: 16, items: 9 };
     give(Assign { limits: wide, ..assign(&worked, "h", TaskKind::HandUp) }).await;
     let asked = give(Assign { limits: wide, ..assign(&first, "o", TaskKind::Escalate) }).await;
-    let (answer, by) = ("yes".to_owned(), Principal::new("operator"));
-    store.write(AnswerTask { task: asked, answer, by, now: 44 }).await.unwrap();
+    answer(&store, &asked, Answerer::Operator(Principal::new("operator"))).await;
+    let question = NewQuestion { form: AnswerForm::default(), recipients: vec!["*".into()] };
+    let peer = Assign { question: Some(question), limits: wide, ..assign(&first, "p", TaskKind::Question) };
+    let peer = give(peer).await;
+    let call = CallRef { turn: worked.turn.clone(), call: CallId::new("p") };
+    answer(&store, &peer, Answerer::Agent { agent: team, agent_name: AgentName::new("team"), call }).await;
     store.write(ExpireTasks { now: 45 }).await.unwrap();
     store.write(CancelTask { item: task.clone(), now: 46 }).await.unwrap();
     let (state, code) = (ItemState::Cancelled, FailureCode::Cancelled);
@@ -117,6 +124,12 @@ async fn every_statement_about_tasks_finds_its_rows_by_an_index() {
     });
     assert!(read.await.unwrap().is_some());
     seen::explain_all(folder.path(), &store, 60).await;
+}
+
+async fn answer(store: &Store, task: &ItemId, by: Answerer) {
+    let (task, answer) = (task.clone(), GivenAnswer::words("yes"));
+    store.write(AnswerTask { task, answer, by, now: 44 }).await.unwrap();
+    assert!(store.read(async |conn| questions::of_operator(conn, 9).await).await.unwrap().is_empty());
 }
 
 /// A call that waits for an answer, on record.

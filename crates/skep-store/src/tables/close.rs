@@ -200,7 +200,8 @@ impl Close {
         }
         let is_event = |item: &EndedItem| item.cause == Cause::Event;
         let in_chain = |item: &EndedItem| {
-            is_event(item) || matches!(item.cause, Cause::Task { .. } | Cause::Escalation)
+            let given = matches!(item.cause, Cause::Task { .. } | Cause::Escalation);
+            is_event(item) || given || item.cause == Cause::Question
         };
         if !items.iter().any(in_chain) {
             return Ok(cancelled);

@@ -379,6 +379,7 @@ async fn empty_turn(tx: &mut Tx<'_>, turn: &TurnId) -> Result<Vec<String>, SqlEr
          WHERE turn = $1",
         "UPDATE turns SET answer = NULL, error = NULL, waiting_for = NULL WHERE id = $1",
         "DELETE FROM calls WHERE turn = $1",
+        "DELETE FROM questions WHERE task IN (SELECT item FROM tasks WHERE from_turn = $1)",
         "UPDATE tasks SET result = NULL, body = CASE WHEN agent = 0 THEN '' END \
          WHERE from_turn = $1",
     ] {

@@ -20,6 +20,7 @@ mod lane_ops;
 mod lane_story;
 mod opening;
 mod operator_tasks;
+mod questions;
 mod org;
 mod pages;
 mod probe;

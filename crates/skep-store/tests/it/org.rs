@@ -211,6 +211,7 @@ pub fn task(lease: &Lease, call: &str, teams: &[&str]) -> Assign {
         limits: LIMITS,
         deadline: 1000,
         until: None,
+        question: None,
         now: 11,
         turn,
     }

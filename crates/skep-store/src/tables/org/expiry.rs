@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use skep_core::Millis;
 use skep_core::event::CancelReason;
 use skep_core::ids::{CallId, ItemId, TurnId};
-use skep_core::task::TaskState;
+use skep_core::task::{TaskKind, TaskState};
+use skep_core::task_event::EXPIRED;
 
 use super::cancel::{self, CancelledTasks};
 use super::results::{self, Task, TaskEnd};
@@ -30,8 +31,11 @@ impl Run for ExpireTasks {
         self.end_waits(tx, &mut ended).await?;
         for task in Task::overdue(tx.conn, self.now, AT_ONCE).await? {
             cancel::tree(tx, &task, self.now, &mut ended).await?;
-            let text = "It did not end in time (limits.task_hours).";
-            let (state, code, now) = (TaskState::Failed, Some("expired"), self.now);
+            let text = match task.kind {
+                TaskKind::Question => EXPIRED,
+                _ => "It did not end in time (limits.task_hours).",
+            };
+            let (state, code, now) = (TaskState::Failed, Some(EXPIRED), self.now);
             ended.woke |=
                 results::end(tx, &task, &TaskEnd { state, code, text, file: None, now }).await?;
             ended.tasks += 1;

@@ -3,14 +3,15 @@
 use serde_json::json;
 use skep_core::Millis;
 use skep_core::cause::Cause;
-use skep_core::event::ItemState;
+use skep_core::event::{EventKind, ItemState};
 use skep_core::ids::{AgentId, AgentName, ItemId, LaneId, Principal, SessionKey, TurnId};
-use skep_core::task::{TaskKind, TaskState};
+use skep_core::task::{QuestionEnd, TaskKind, TaskState};
 use skep_core::task_event::{self, TaskEvent};
 
 use super::cancel::{self, CancelledTasks};
 use super::chain::{self, ChainPlace};
 use super::new_item::NewItem;
+use super::questions;
 use super::waits;
 use crate::tables::inbox::NORMAL;
 use skep_db::{Columns, Conn, Record, Refusal, SqlError, Tx, args};
@@ -64,7 +65,7 @@ macro_rules! select_tasks {
     ($which:literal) => {
         concat!(
             "SELECT t.item, t.root, t.parent_task, a.name, t.from_agent, t.from_key, t.from_turn, ",
-            "t.kind, t.open, t.created_at, coalesce(i.body, t.body, ''), coalesce(i.lane, 0) ",
+            "t.kind, t.open, t.created_at, coalesce(t.body, i.body, ''), coalesce(i.lane, 0) ",
             "FROM tasks t LEFT JOIN agents a ON a.id = t.agent ",
             "LEFT JOIN items i ON i.id = t.item ",
             $which
@@ -158,6 +159,10 @@ pub(crate) async fn of_turn(
             ItemState::Cancelled => TaskState::Cancelled,
             _ => TaskState::Failed,
         };
+        // What is asked is answered by a tool alone; a turn that says nothing may come back to it.
+        if task.kind == TaskKind::Question && state == TaskState::Done {
+            continue;
+        }
         if state == TaskState::Cancelled {
             cancel::within(tx, &id, now, cancelled).await?;
         } else if task.open > 0 || awaits_event(tx.conn, turn.lane, &id).await? {
@@ -224,6 +229,16 @@ pub(crate) async fn mark_ended(
     if tx.conn.run(update, &args).await? == 0 {
         return Ok(false);
     }
+    if task.agent_name.is_none() || task.kind == TaskKind::Question {
+        let state = match end.state {
+            TaskState::Open | TaskState::Done => QuestionEnd::Answered,
+            TaskState::Cancelled => QuestionEnd::Withdrawn,
+            TaskState::Failed if end.code == Some(task_event::EXPIRED) => QuestionEnd::Expired,
+            TaskState::Failed => QuestionEnd::Failed,
+        };
+        let kind = EventKind::QuestionEnded { question: task.item.clone(), state };
+        questions::tell(tx, &task.from_turn, kind, end.now).await?;
+    }
     if let (Some(parent), true) = (&task.parent_task, task.kind.is_awaited()) {
         let less = "UPDATE tasks SET open = open - 1 WHERE item = $1";
         tx.conn.run(less, &args![parent]).await?;
@@ -245,6 +260,7 @@ async fn tell_giver(tx: &mut Tx<'_>, task: &Task, end: &TaskEnd<'_>) -> Result<b
     let (open, all) = tx.conn.one(counts, &args, "a sum has a row").await?;
     let body = TaskEvent {
         task: task.item.as_str(),
+        kind: task.kind,
         team: task.agent_name.as_ref().map(AgentName::as_str),
         code: end.code,
         state: end.state,
@@ -272,6 +288,7 @@ async fn tell_giver(tx: &mut Tx<'_>, task: &Task, end: &TaskEnd<'_>) -> Result<b
     let woke = event.insert(tx).await?;
     if let (Some(team), None) = (&task.agent_name, &task.parent_task)
         && end.state != TaskState::Cancelled
+        && task.kind != TaskKind::Question
     {
         let word = if end.state == TaskState::Done { "done" } else { "failed" };
         let payload = json!({
