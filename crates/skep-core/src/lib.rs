@@ -17,7 +17,7 @@ mod decide;
 
 pub use decide::{
     arrival, brake, bucket, cache_break, choice, compaction, count, fallback, fold, heads, names,
-    overlap, prompt, query, question, redelivery, resume_text, retry, slash, task_event, title,
+    overlap, peer_text, prompt, query, question, redelivery, resume_text, retry, slash, task_event, title,
     visible,
 };
 pub use traits::{channel, engine, hook, inbound, provider, tool};

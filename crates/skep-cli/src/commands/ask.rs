@@ -12,9 +12,10 @@ use crate::print::{items, output, stamp, table, text};
   skep ask                               what agents ask
   skep ask 019a2b3c 'Use the second'     answer one
   skep ask 019a2b3c --option 'the blue'  choose one of its options
+  skep ask 019a2b3c --close              put a message away without a reply
 
 An agent asks the operator with the tool `ask_operator`, or with `escalate` where it has none above
-it. It reads the answer as an event in the conversation that asked.")]
+it, and writes with `send_message`. It reads the answer in the conversation that asked.")]
 pub struct AskArgs {
     /// The question to answer, or a unique prefix of its id
     id: Option<String>,
@@ -24,6 +25,9 @@ pub struct AskArgs {
     /// An option of the question, as it is written there; may stand there several times
     #[arg(long = "option", value_name = "OPTION", requires = "id")]
     options: Vec<String>,
+    /// Put a message away without a reply
+    #[arg(long, requires = "id", conflicts_with_all = ["answer", "options"])]
+    close: bool,
 }
 
 pub async fn run(command: AskArgs, globals: &Globals) -> Result<(), Failure> {
@@ -36,6 +40,14 @@ pub async fn run(command: AskArgs, globals: &Globals) -> Result<(), Failure> {
         }
         return Ok(());
     };
+    if command.close {
+        let id = IdList::questions().whole(&client, &id).await?;
+        let path = format!("/api/v1/questions/{}/close", escaped(&id));
+        let told = client.submit(&path, &json!({}), "put the message away").await;
+        let told = told.map_err(|failure| failure.or_next("skep ask"))?;
+        globals.print(&told, ["put away".to_owned()]);
+        return Ok(());
+    }
     if command.answer.is_none() && command.options.is_empty() {
         let why = "an answer has words of your own, or options (--option)";
         return Err(Failure::new(Exit::Usage, "answer the agent", why).next("skep ask"));
@@ -51,10 +63,11 @@ pub async fn run(command: AskArgs, globals: &Globals) -> Result<(), Failure> {
 
 fn lines(list: &Value) -> Vec<String> {
     let row = |asked: &Value| {
-        let [id, agent, session] = ["id", "agent", "session_key"].map(|key| text(&asked[key]));
-        [id, agent, session, stamp(&asked["created_at"]), question(asked)]
+        let [id, kind, agent, session] =
+            ["id", "kind", "agent", "session_key"].map(|key| text(&asked[key]));
+        [id, kind, agent, session, stamp(&asked["created_at"]), question(asked)]
     };
-    let heads = ["id", "agent", "session", "when", "question"];
+    let heads = ["id", "kind", "agent", "session", "when", "text"];
     table(heads, items(&list["questions"]).iter().map(row))
 }
 

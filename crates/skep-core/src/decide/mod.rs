@@ -12,6 +12,7 @@ pub mod fold;
 pub mod heads;
 pub mod names;
 pub mod overlap;
+pub mod peer_text;
 pub mod prompt;
 pub mod query;
 pub mod question;

@@ -141,14 +141,16 @@ pub enum EventKind {
         #[serde(skip_serializing_if = "Vec::is_empty", default)]
         patterns: Vec<String>,
     },
-    /// An agent has asked the operator, or another agent (`to`).
+    /// An agent has asked the operator, or another agent (`to`), or written to the operator.
     QuestionAsked {
         question: ItemId,
         session_key: SessionKey,
         to: String,
-        expires_at: Millis,
+        /// Absent where no answer is waited for.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        expires_at: Option<Millis>,
     },
-    /// A question has its answer, or needs none any more.
+    /// A question has its answer, or needs none any more; a message to the operator was read.
     QuestionEnded {
         question: ItemId,
         state: QuestionEnd,

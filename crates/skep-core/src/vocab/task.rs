@@ -25,6 +25,8 @@ words! {
         Question = "question",
         /// By an agent that has none above it.
         Escalation = "escalation",
+        /// It is told something, and may reply.
+        Message = "message",
     }
     /// What became of a question.
     QuestionEnd {

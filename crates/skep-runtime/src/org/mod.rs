@@ -4,8 +4,11 @@ mod arguments;
 mod ask;
 mod completed;
 mod delegate;
+mod letters;
 mod peer_tool;
 mod query;
+mod reminders;
+mod threads;
 mod tool;
 mod upward;
 

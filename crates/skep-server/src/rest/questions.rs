@@ -18,13 +18,27 @@ pub(crate) struct Questions {
     questions: Vec<QuestionInfo>,
 }
 
-/// What agents wait for an operator to answer.
+/// What agents wait for an operator to answer, and what they have told the operator.
 #[utoipa::path(
     get, path = "/api/v1/questions", tag = "inbox",
     responses((status = 200, description = "Those without an answer.", body = Questions))
 )]
 pub(crate) async fn list(State(doors): State<Doors>) -> Result<Json<Questions>, Problem> {
     Ok(Json(Questions { questions: doors.hive.questions().await? }))
+}
+
+/// Puts a message away that needs no reply.
+#[utoipa::path(
+    post, path = "/api/v1/questions/{id}/close", tag = "inbox",
+    responses((status = 204, description = "It is not listed any more."), Missing, Clash, NotKept)
+)]
+pub(crate) async fn close(
+    State(doors): State<Doors>,
+    permit: Permit,
+    Segments(id): Segments<String>,
+) -> Result<StatusCode, Problem> {
+    doors.hive.put_message_away(ItemId::new(id), permit.principal()).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Answers one, once: the agent reads it as an event in the conversation that asked.

@@ -107,6 +107,7 @@ fn routes() -> Routes {
         .guarded(Action::Configure, routes!(calls::resolve))
         .guarded(Action::ReadAudit, routes!(questions::list))
         .guarded(Action::Approve, routes!(questions::answer))
+        .guarded(Action::Approve, routes!(questions::close))
         .guarded(Action::ReadAudit, routes!(audit::verify))
         .guarded(Action::ReadAudit, routes!(audit::export))
         .guarded(Action::ReadSettings, routes!(providers::list))

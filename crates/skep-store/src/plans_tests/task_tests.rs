@@ -1,5 +1,7 @@
 //! Tasks: given, waited for, ended, cancelled, over, looked at.
 
+use std::path::Path;
+
 use skep_core::cause::CallRef;
 use skep_core::engine::FailureCode;
 use skep_core::event::ItemState;
@@ -43,7 +45,7 @@ impl Run for Below {
     }
 }
 
-fn assign(lease: &Lease, call: &str, kind: TaskKind) -> Assign {
+pub fn assign(lease: &Lease, call: &str, kind: TaskKind) -> Assign {
     let item = ItemId(format!("{}-{call}", lease.turn));
     Assign {
         turn: lease.turn.clone(),
@@ -62,27 +64,36 @@ fn assign(lease: &Lease, call: &str, kind: TaskKind) -> Assign {
     }
 }
 
-#[tokio::test]
-async fn every_statement_about_tasks_finds_its_rows_by_an_index() {
-    let folder = tempfile::tempdir().unwrap();
-    seen::watch();
-    let options = || OpenOptions::in_run_folder(folder.path());
+/// The second below the first.
+pub async fn two_agents(folder: &Path) -> (Store, AgentId, AgentId) {
+    let options = || OpenOptions::in_run_folder(folder);
     let store = StoreOf::<Setup>::open(options(), |_| {}).await.unwrap();
     let agent = |name: &str| NewAgent::root(AgentName::new(name));
     let agents = vec![agent("main"), agent("team")];
     let ids = store.write(RegisterAgents { agents, now: 1 }).await.unwrap();
-    let (main, team) = (ids[0].1, ids[1].1);
     store.write(Below).await.unwrap();
     store.close().await;
     let store = Store::open(options(), |_| {}).await.unwrap();
     let (channel, principal) = (ChannelId::new("ws:1"), Principal::new("operator"));
     store.write(OpenChannel { channel, principal, now: 1 }).await.unwrap();
-    let mut story = Story { store: store.clone(), agent: main, made: 0 };
-    let first = story.accept(None, true, QueueMode::Queue).await.unwrap();
-    let give = async |assign: Assign| match store.write(assign).await.unwrap() {
+    (store, ids[0].1, ids[1].1)
+}
+
+pub async fn give(store: &Store, assign: Assign) -> ItemId {
+    match store.write(assign).await.unwrap() {
         Assigned::Given { tasks, .. } => tasks[0].id.clone(),
         other => panic!("{other:?}"),
-    };
+    }
+}
+
+#[tokio::test]
+async fn every_statement_about_tasks_finds_its_rows_by_an_index() {
+    let folder = tempfile::tempdir().unwrap();
+    seen::watch();
+    let (store, main, team) = two_agents(folder.path()).await;
+    let mut story = Story { store: store.clone(), agent: main, made: 0 };
+    let first = story.accept(None, true, QueueMode::Queue).await.unwrap();
+    let give = async |assign: Assign| give(&store, assign).await;
     let replaced = give(assign(&first, "a", TaskKind::Delegate)).await;
     let task = give(assign(&first, "b", TaskKind::Delegate)).await;
     query(&store, &first).await;
@@ -132,19 +143,27 @@ async fn answer(store: &Store, task: &ItemId, by: Answerer) {
     assert!(store.read(async |conn| questions::of_operator(conn, 9).await).await.unwrap().is_empty());
 }
 
-/// A call that waits for an answer, on record.
+/// A call that waits for an answer.
 async fn query(store: &Store, lease: &Lease) {
-    let (id, name) = (CallId::new("q"), "query_team".to_owned());
+    let ask = async || {
+        store.write(assign(lease, "q", TaskKind::Query)).await.unwrap();
+    };
+    wait_for(store, lease, "q", ask).await;
+}
+
+/// A call that is on record, does something, and waits.
+pub async fn wait_for(store: &Store, lease: &Lease, call: &str, does: impl AsyncFnOnce()) {
+    let (id, name) = (CallId::new(call), "query_team".to_owned());
     let asks = Block::ToolCall { id: id.clone(), name: name.clone(), arguments: ().into() };
-    let message = NewHistoryRow { id: "q".to_owned(), body: Body::assistant(vec![asks], None) };
-    let call = NewCall { id: id.clone(), tool: name, retry_safe: true, decision: None, own: false };
+    let message = NewHistoryRow { id: call.to_owned(), body: Body::assistant(vec![asks], None) };
+    let new = NewCall { id: id.clone(), tool: name, retry_safe: true, decision: None, own: false };
     let entries =
-        vec![Entry::Assistant { message, calls: vec![call] }, Entry::Started { call: id.clone() }];
+        vec![Entry::Assistant { message, calls: vec![new] }, Entry::Started { call: id.clone() }];
     let (turn, token) = (lease.turn.clone(), lease.token);
     let journal =
         Journal { turn: turn.clone(), token, entries, steer: false, active_ms: 1, now: 9 };
     store.write(journal).await.unwrap();
-    store.write(assign(lease, "q", TaskKind::Query)).await.unwrap();
+    does().await;
     let park = Park {
         turn,
         token,

@@ -24,10 +24,11 @@ async fn painter() -> Stage {
             }
             0 if text.contains("[event question_expired") => Reply::say("Nobody knows."),
             0 => {
-                let options = json!(["red", "blue", "green"]);
-                let ttl = if text.contains("quickly") { json!(1) } else { Value::Null };
-                let asks = json!({"question": "Which?", "options": options, "multi": true,
-                                  "ttl_seconds": ttl});
+                let options = ["red", "blue", "green"];
+                let mut asks = json!({"question": "Which?", "options": options, "multi": true});
+                if text.contains("quickly") {
+                    asks["ttl_seconds"] = 1.into();
+                }
                 Reply::new().tool("ask", asks)
             }
             _ => {

@@ -264,7 +264,7 @@ impl Assign {
                 question: item.clone(),
                 session_key: giver.key.clone(),
                 to: target.agent_name.to_string(),
-                expires_at: self.deadline,
+                expires_at: Some(self.deadline),
             };
             questions::tell(tx, &self.turn, kind, self.now).await?;
         }

@@ -5,13 +5,14 @@ use serde_json::json;
 use skep_core::Millis;
 use skep_core::audit::AuditRow;
 use skep_core::cause::CallRef;
-use skep_core::event::{Event, EventKind};
+use skep_core::event::{CancelReason, Event, EventKind};
 use skep_core::ids::{AgentId, AgentName, ItemId, Principal, SessionId, SessionKey, TurnId};
 use skep_core::question::{AnswerForm, GivenAnswer};
 use skep_core::task::{TaskKind, TaskState};
 
 use super::parties::OPERATOR;
 use super::results::{self, Task, TaskEnd, kind_of, sender};
+use crate::tables::pending;
 use skep_db::{Columns, Conn, Record, Refusal, Run, SqlError, Tx, args};
 
 pub(super) async fn insert(
@@ -134,6 +135,8 @@ impl Run for AnswerTask {
         let text = self.form(tx.conn).await?.read(&self.answer);
         let text = text.map_err(|why| Refusal::conflict("invalid_answer", why))?;
         self.record(tx).await?;
+        // Whoever answers it before it was read need not read it any more.
+        pending::end(tx, &self.task, CancelReason::Stop, self.now).await?;
         let (state, code, text, now) = (TaskState::Done, None, text.as_str(), self.now);
         results::end(tx, &task, &TaskEnd { state, code, text, file: None, now }).await
     }

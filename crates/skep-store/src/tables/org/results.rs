@@ -139,8 +139,8 @@ pub(crate) struct TurnResult<'a> {
     /// What it said, or why it said nothing.
     pub text: &'a str,
     pub kept: &'a [KeptResult],
-    /// It was there for events alone.
-    pub only_events: bool,
+    /// It was there for what came back alone: events, messages, reminders.
+    pub comes_back: bool,
     pub now: Millis,
 }
 
@@ -172,7 +172,7 @@ pub(crate) async fn of_turn(
         let file = kept.map(|kept| kept.file.as_str());
         cancelled.woke |= end(tx, &task, &TaskEnd { state, code, text, file, now }).await?;
     }
-    if turn.only_events {
+    if turn.comes_back {
         answer_origin(tx, turn).await?;
     }
     Ok(())
@@ -180,7 +180,8 @@ pub(crate) async fn of_turn(
 
 /// The tasks that the items of a turn belong to.
 pub(crate) async fn worked_at(conn: &mut Conn, turn: &TurnId) -> Result<Vec<ItemId>, SqlError> {
-    let own = "SELECT t.item FROM items i JOIN tasks t ON t.item = i.id WHERE i.turn = $1";
+    let own = "SELECT t.item FROM items i JOIN tasks t ON t.item = \
+               CASE i.kind WHEN 'continue' THEN i.correlation ELSE i.id END WHERE i.turn = $1";
     let mut tasks: Vec<ItemId> = conn.list(own, &args![turn]).await?;
     let events = "SELECT c.parent_task FROM items i JOIN tasks c ON c.item = i.correlation \
                   WHERE i.turn = $1 AND i.kind = 'event' AND c.parent_task IS NOT NULL";
@@ -192,11 +193,13 @@ pub(crate) async fn worked_at(conn: &mut Conn, turn: &TurnId) -> Result<Vec<Item
     Ok(tasks)
 }
 
-/// The end of something given in its course is on its way to the task.
+/// The end of something given in its course is on its way to the task, or a turn that goes on
+/// with it.
 async fn awaits_event(conn: &mut Conn, lane: LaneId, task: &ItemId) -> Result<bool, SqlError> {
-    let select = "SELECT 1 FROM items i JOIN tasks c ON c.item = i.correlation WHERE i.lane = $1 \
-                  AND i.state = 'pending' AND i.turn IS NULL AND i.kind = 'event' \
-                  AND c.parent_task = $2 LIMIT 1";
+    let select = "SELECT 1 FROM items i LEFT JOIN tasks c ON c.item = i.correlation \
+                  WHERE i.lane = $1 AND i.state = 'pending' AND i.turn IS NULL \
+                  AND (i.kind = 'event' AND c.parent_task = $2 \
+                  OR i.kind = 'continue' AND i.correlation = $2) LIMIT 1";
     Ok(conn.find::<i64>(select, &args![lane, task]).await?.is_some())
 }
 
@@ -306,8 +309,8 @@ pub(crate) fn sender(agent: &AgentName) -> Principal {
     Principal(format!("agent:{agent}"))
 }
 
-/// The text of a turn that was there for events alone, where nothing of its chain is open any
-/// more: whoever is behind it has their answer.
+/// The text of a turn that was there for what came back alone, in the conversation that the chain
+/// began in, where nothing of it is open any more: whoever is behind it has their answer.
 async fn answer_origin(tx: &mut Tx<'_>, turn: &TurnResult<'_>) -> Result<(), Refusal> {
     let Some(place) = ChainPlace::of_turn(tx.conn, turn.turn).await? else { return Ok(()) };
     if place.task.is_some() || turn.state == ItemState::Cancelled || turn.text.trim().is_empty() {
@@ -315,7 +318,11 @@ async fn answer_origin(tx: &mut Tx<'_>, turn: &TurnResult<'_>) -> Result<(), Ref
     }
     let open = "SELECT 1 FROM tasks WHERE root = $1 AND state = 'open' LIMIT 1";
     let pending = "SELECT 1 FROM items WHERE lane = $1 AND state = 'pending' AND turn IS NULL \
-                   AND kind = 'event' AND chain_root = $2 LIMIT 1";
+                   AND kind IN ('event', 'peer', 'continue') AND chain_root = $2 LIMIT 1";
+    let began = "SELECT 1 FROM items WHERE id = $1 AND lane = $2";
+    if tx.conn.find::<i64>(began, &args![place.root, turn.lane]).await?.is_none() {
+        return Ok(());
+    }
     if tx.conn.find::<i64>(open, &args![place.root]).await?.is_some()
         || tx.conn.find::<i64>(pending, &args![turn.lane, place.root]).await?.is_some()
     {
