@@ -1148,6 +1148,8 @@ export type ItemInfo = InboxItem & {
   undelivered?: UndeliveredFrame[];
 };
 
+export type ItemKind = "task" | "peer" | "event" | "reminder" | "trigger" | "bootstrap" | "escalation" | "question" | "continue";
+
 export type ItemState = "pending" | "running" | "waiting" | "done" | "failed" | "cancelled" | "dead";
 
 /** What somebody wants of an agent. */
@@ -1374,6 +1376,7 @@ export interface Origin {
   /** `ws`, `api`, `cli`. */
   channel: string;
   principal: string;
+  kind?: ItemKind | null;
 }
 
 export interface Part {
