@@ -497,7 +497,7 @@ export interface Escalations {
   escalations: EscalationInfo[];
 }
 
-export type Event = EventChoice0 | EventChoice1 | EventChoice2 | EventChoice3 | EventChoice4 | EventChoice5 | EventChoice6 | EventChoice7 | EventChoice8 | EventChoice9 | EventChoice10 | EventChoice11 | EventChoice12 | EventChoice13 | EventChoice14 | EventChoice15 | EventChoice16 | EventChoice17 | EventChoice18 | EventChoice19 | EventChoice20;
+export type Event = EventChoice0 | EventChoice1 | EventChoice2 | EventChoice3 | EventChoice4 | EventChoice5 | EventChoice6 | EventChoice7 | EventChoice8 | EventChoice9 | EventChoice10 | EventChoice11 | EventChoice12 | EventChoice13 | EventChoice14 | EventChoice15 | EventChoice16 | EventChoice17 | EventChoice18 | EventChoice19 | EventChoice20 | EventChoice21 | EventChoice22;
 
 export type EventChoice0 = {
   session_key: SessionKey;
@@ -564,6 +564,35 @@ export type EventChoice11 = {
 };
 
 export type EventChoice12 = {
+  question: ItemId;
+  session_key: SessionKey;
+  to: string;
+  /** Absent where no answer is waited for. */
+  expires_at?: i64 | null;
+  type: "question_asked";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice13 = {
+  question: ItemId;
+  state: QuestionEnd;
+  type: "question_ended";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice14 = {
   item: ItemId;
   message_id: MessageId;
   session_key: SessionKey;
@@ -577,7 +606,7 @@ export type EventChoice12 = {
   turn?: TurnId | null;
 };
 
-export type EventChoice13 = {
+export type EventChoice15 = {
   item: ItemId;
   message_id: MessageId;
   state: ItemState;
@@ -595,7 +624,7 @@ export type EventChoice13 = {
   turn?: TurnId | null;
 };
 
-export type EventChoice14 = {
+export type EventChoice16 = {
   session_key: SessionKey;
   title: string;
   pinned: boolean;
@@ -610,7 +639,7 @@ export type EventChoice14 = {
   turn?: TurnId | null;
 };
 
-export type EventChoice15 = {
+export type EventChoice17 = {
   session_key: SessionKey;
   type: "session_deleted";
 } & {
@@ -622,7 +651,7 @@ export type EventChoice15 = {
   turn?: TurnId | null;
 };
 
-export type EventChoice16 = {
+export type EventChoice18 = {
   call_id: CallId;
   tool: string;
   type: "call_unknown";
@@ -635,39 +664,11 @@ export type EventChoice16 = {
   turn?: TurnId | null;
 };
 
-export type EventChoice17 = {
+export type EventChoice19 = {
   call_id: CallId;
   tool: string;
   outcome: Resolution;
   type: "call_resolved";
-} & {
-  seq?: number | null;
-  at: i64;
-  /** Absent on the wire where the event is about the hive as a whole. */
-  agent?: AgentName;
-  session?: SessionId | null;
-  turn?: TurnId | null;
-};
-
-export type EventChoice18 = {
-  state: string;
-  reason?: string | null;
-  type: "status";
-} & {
-  seq?: number | null;
-  at: i64;
-  /** Absent on the wire where the event is about the hive as a whole. */
-  agent?: AgentName;
-  session?: SessionId | null;
-  turn?: TurnId | null;
-};
-
-export type EventChoice19 = {
-  state: ConfigOutcome;
-  problems: ConfigProblem[];
-  /** Keys whose new value is used after the next start. */
-  needs_restart: string[];
-  type: "config";
 } & {
   seq?: number | null;
   at: i64;
@@ -691,6 +692,34 @@ export type EventChoice2 = {
 };
 
 export type EventChoice20 = {
+  state: string;
+  reason?: string | null;
+  type: "status";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice21 = {
+  state: ConfigOutcome;
+  problems: ConfigProblem[];
+  /** Keys whose new value is used after the next start. */
+  needs_restart: string[];
+  type: "config";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice22 = {
   state: string;
   text?: string | null;
   type: "integrity";
@@ -864,6 +893,17 @@ export type EventKind = {
   /** What a lasting yes allowed; none: every call of the tool. */
   patterns?: string[];
   type: "approval_decided";
+} | {
+  question: ItemId;
+  session_key: SessionKey;
+  to: string;
+  /** Absent where no answer is waited for. */
+  expires_at?: i64 | null;
+  type: "question_asked";
+} | {
+  question: ItemId;
+  state: QuestionEnd;
+  type: "question_ended";
 } | {
   item: ItemId;
   message_id: MessageId;
@@ -1482,6 +1522,8 @@ export interface ProviderTry {
   usage?: Usage | null;
   error?: Failure | null;
 }
+
+export type QuestionEnd = "answered" | "expired" | "withdrawn";
 
 /** What happens to a message that arrives while a turn of its session runs. */
 export type QueueMode = "queue" | "interrupt";

@@ -18,6 +18,14 @@ words! {
     TaskState {
         Open = "open", Done = "done", Failed = "failed", Cancelled = "cancelled",
     }
+    /// What became of a question.
+    QuestionEnd {
+        Answered = "answered",
+        /// Nobody answered in time.
+        Expired = "expired",
+        /// Nobody waits for an answer any more.
+        Withdrawn = "withdrawn",
+    }
 }
 
 impl TaskKind {

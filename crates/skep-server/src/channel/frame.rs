@@ -7,6 +7,8 @@
 //! - `{type:"subscribe", agent?, session?, since?}` raw live events, as `event` frames
 //! - `{type:"approve", id, decision, hash, scope?, patterns?, note?}` decides on a call that waits
 //!   for a person, answered by an `approval` frame
+//! - `{type:"answer", id, answer}` answers what an agent asked the operator, answered by an
+//!   `answered {question}` frame
 //!
 //! To a client: `hello {channel, seq}` first; durable `ack`, `response` and `error` with `id` and
 //! `seq`; and without `seq`: `error {error, code, message_id?}` for a frame that was not taken,
@@ -34,6 +36,7 @@ pub(crate) enum ClientFrame {
     Interrupt(Named),
     Subscribe { agent: Option<AgentName>, session: Option<String>, since: Option<i64> },
     Approve { id: String, decision: DecisionRequest },
+    Answer { id: String, answer: String },
 }
 
 /// A message on its way in.
@@ -88,6 +91,7 @@ struct Raw {
     patterns: Option<Value>,
     note: Option<Value>,
     hash: Option<Value>,
+    answer: Option<String>,
 }
 
 impl ClientFrame {
@@ -113,6 +117,7 @@ impl ClientFrame {
             Self::Message(_) | Self::Interrupt(_) => Action::Talk,
             Self::Subscribe { .. } => Action::Watch,
             Self::Approve { .. } => Action::Decide,
+            Self::Answer { .. } => Action::Approve,
         }
     }
 
@@ -120,7 +125,7 @@ impl ClientFrame {
     pub(crate) fn message_id(&self) -> Option<String> {
         match self {
             Self::Message(said) => said.id.clone(),
-            Self::Approve { id, .. } => Some(id.clone()),
+            Self::Approve { id, .. } | Self::Answer { id, .. } => Some(id.clone()),
             Self::Interrupt(_) | Self::Subscribe { .. } => None,
         }
     }
@@ -129,7 +134,10 @@ impl ClientFrame {
     pub(crate) fn decides(&self) -> Option<&str> {
         match self {
             Self::Approve { id, .. } => Some(id),
-            Self::Message(_) | Self::Interrupt(_) | Self::Subscribe { .. } => None,
+            Self::Message(_)
+            | Self::Interrupt(_)
+            | Self::Subscribe { .. }
+            | Self::Answer { .. } => None,
         }
     }
 }
@@ -144,13 +152,14 @@ impl Raw {
             }
             Some("subscribe") => self.subscribe(),
             Some("approve") => self.approve(),
+            Some("answer") => self.answer(),
             Some(other) => {
                 let shown = skep_scrub::known().beginning(other, 40);
                 Err(invalid(
                     "unknown_type",
                     format!(
                         "there is no frame of type {shown:?}; a message has no type, the others \
-                         are interrupt, subscribe and approve"
+                         are interrupt, subscribe, approve and answer"
                     ),
                 ))
             }
@@ -201,6 +210,17 @@ impl Raw {
         Ok(ClientFrame::Approve { id, decision })
     }
 
+    fn answer(self) -> Result<ClientFrame, DoorError> {
+        self.refuse_others("answer", &["type", "id", "answer"])?;
+        match (self.id, self.answer) {
+            (Some(id), Some(answer)) => Ok(ClientFrame::Answer { id, answer }),
+            _ => Err(invalid(
+                "invalid_frame",
+                "an answer frame names the question with `id` and has an `answer`",
+            )),
+        }
+    }
+
     fn named(&self) -> Result<Named, DoorError> {
         if self.topic_id.is_some() {
             let detail = "topics are not part of this version; use session";
@@ -226,6 +246,7 @@ impl Raw {
             ("patterns", self.patterns.is_some()),
             ("note", self.note.is_some()),
             ("hash", self.hash.is_some()),
+            ("answer", self.answer.is_some()),
         ];
         let strange = given.iter().find(|(name, given)| *given && !usual.contains(name));
         match strange {
@@ -300,6 +321,11 @@ pub(crate) fn active(active: &ActiveTurn) -> Utf8Bytes {
 /// A question that was just answered.
 pub(crate) fn approval(approval: &ApprovalInfo) -> Utf8Bytes {
     wire(&json!({ "type": "approval", "approval": approval }))
+}
+
+/// What an agent asked was just answered.
+pub(crate) fn answered(id: &str) -> Utf8Bytes {
+    wire(&json!({ "type": "answered", "question": id }))
 }
 
 pub(crate) fn progress(place: &Place, turn: &str, tool: &str) -> Utf8Bytes {
@@ -384,6 +410,10 @@ mod tests {
                     since: Some(4),
                 },
             ),
+            (
+                r#"{"type":"answer","id":"q1","answer":"blue"}"#,
+                ClientFrame::Answer { id: "q1".to_owned(), answer: "blue".to_owned() },
+            ),
         ];
         for (text, expected) in cases {
             assert_eq!(parse(text).unwrap(), expected, "{text}");
@@ -422,6 +452,10 @@ mod tests {
             (r#"{"type":"message","content":"a"}"#, "unknown_type", None),
             (r#"{"type":"interrupt","content":"a"}"#, "invalid_frame", None),
             (r#"{"type":"interrupt","topic_id":"t"}"#, "unknown_topic", None),
+            (r#"{"type":"answer","id":"q1"}"#, "invalid_frame", Some("q1")),
+            (r#"{"type":"answer","answer":"blue"}"#, "invalid_frame", None),
+            (r#"{"type":"answer","id":"q1","answer":["a"]}"#, "invalid_frame", Some("q1")),
+            (r#"{"content":"a","answer":"blue"}"#, "invalid_frame", None),
             (r#"{"type":"subscribe","since":-1}"#, "invalid_frame", None),
             (r#"{"type":"subscribe","content":"a"}"#, "invalid_frame", None),
         ];

@@ -85,6 +85,7 @@ mod gate_policy;
 mod gate_shown;
 mod gate_sources;
 mod gate_trail;
+mod org_operator;
 mod org_rehearsal;
 mod org_tasks;
 mod telling;

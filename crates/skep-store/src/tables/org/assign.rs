@@ -3,8 +3,8 @@
 use serde_json::json;
 use skep_core::Millis;
 use skep_core::cause::{CallRef, Cause};
-use skep_core::event::ItemState;
-use skep_core::ids::{AgentId, AgentName, CallId, ItemId, SessionKey, TurnId};
+use skep_core::event::{Event, EventKind, ItemState};
+use skep_core::ids::{AgentId, AgentName, CallId, ItemId, SessionId, SessionKey, TurnId};
 use skep_core::overlap::{self, InFlight, Overlap, OverlapVerdict};
 use skep_core::task::{TaskKind, TaskState};
 
@@ -62,11 +62,12 @@ pub enum Assigned {
 struct Giver {
     agent: AgentId,
     agent_name: AgentName,
+    session: SessionId,
     key: SessionKey,
     parent: Option<AgentId>,
 }
 
-record!(Giver { agent, agent_name, key, parent });
+record!(Giver { agent, agent_name, session, key, parent });
 
 /// Who is to do it. The operator has no row: see [`Target::operator`].
 struct Target {
@@ -145,7 +146,7 @@ impl Assign {
 
     /// The turn must not have ended, or be about to.
     async fn giver(&self, tx: &mut Tx<'_>) -> Result<(Giver, ChainPlace), Refusal> {
-        let select = "SELECT t.agent, a.name, l.key, a.parent_id FROM turns t \
+        let select = "SELECT t.agent, a.name, t.session, l.key, a.parent_id FROM turns t \
                       JOIN agents a ON a.id = t.agent JOIN lanes l ON l.id = t.lane \
                       WHERE t.id = $1 AND t.ended_at IS NULL AND t.cancel IS NULL";
         let giver = tx.conn.find(select, &args![self.turn]).await?.ok_or(Refusal::Stale)?;
@@ -288,6 +289,7 @@ impl Assign {
     ) -> Result<(), Refusal> {
         if target.agent == OPERATOR {
             self.tell_origin(tx, giver, place, item).await?;
+            self.tell_operators(tx, giver, item);
         } else {
             self.put(tx, giver, place, item, target).await?;
         }
@@ -315,6 +317,17 @@ impl Assign {
             "status": "escalated", "task": item, "root": place.root, "agent": giver.agent_name,
         });
         chain::notify(tx, place, format!("{item}.status"), payload, self.now).await
+    }
+
+    fn tell_operators(&self, tx: &mut Tx<'_>, giver: &Giver, item: &ItemId) {
+        let kind = EventKind::QuestionAsked {
+            question: item.clone(),
+            session_key: giver.key.clone(),
+            to: "operator".to_owned(),
+            expires_at: Some(self.deadline),
+        };
+        let event = Event::of(giver.agent, &giver.agent_name, self.now, kind);
+        tx.event(event.within(&giver.session, Some(&self.turn)));
     }
 
     /// Puts it into the inbox of whoever is to do it.

@@ -3,9 +3,11 @@
 use serde_json::json;
 use skep_core::Millis;
 use skep_core::cause::Cause;
-use skep_core::event::ItemState;
-use skep_core::ids::{AgentId, AgentName, ItemId, LaneId, Principal, SessionKey, TurnId};
-use skep_core::task::{TaskKind, TaskState};
+use skep_core::event::{Event, EventKind, ItemState};
+use skep_core::ids::{
+    AgentId, AgentName, ItemId, LaneId, Principal, SessionId, SessionKey, TurnId,
+};
+use skep_core::task::{QuestionEnd, TaskKind, TaskState};
 use skep_core::task_event::{self, TaskEvent};
 
 use super::cancel::{self, CancelledTasks};
@@ -228,7 +230,31 @@ pub(crate) async fn mark_ended(
         let less = "UPDATE tasks SET open = open - 1 WHERE item = $1";
         tx.conn.run(less, &args![parent]).await?;
     }
+    if task.agent_name.is_none() {
+        tell_operators(tx, task, end).await?;
+    }
     Ok(true)
+}
+
+/// Nobody has to answer any more what the operator was asked.
+async fn tell_operators(tx: &mut Tx<'_>, task: &Task, end: &TaskEnd<'_>) -> Result<(), SqlError> {
+    let select = "SELECT a.name, t.session FROM tasks k JOIN agents a ON a.id = k.from_agent \
+                  LEFT JOIN turns t ON t.id = k.from_turn WHERE k.item = $1";
+    let found: Option<(AgentName, Option<SessionId>)> =
+        tx.conn.find(select, &args![task.item]).await?;
+    let Some((agent, session)) = found else { return Ok(()) };
+    let state = match end.state {
+        TaskState::Open | TaskState::Done => QuestionEnd::Answered,
+        TaskState::Failed => QuestionEnd::Expired,
+        TaskState::Cancelled => QuestionEnd::Withdrawn,
+    };
+    let kind = EventKind::QuestionEnded { question: task.item.clone(), state };
+    let event = Event::of(task.from_agent, &agent, end.now, kind);
+    tx.event(match session {
+        Some(session) => event.within(&session, None),
+        None => event,
+    });
+    Ok(())
 }
 
 async fn tell_giver(tx: &mut Tx<'_>, task: &Task, end: &TaskEnd<'_>) -> Result<bool, Refusal> {
