@@ -46,6 +46,8 @@ export function createNotices(live: Live, router: Router) {
       else if (event.type === "approval_asked") {
         const to: Route = { page: "approvals", id: event.approval };
         show(`${agent} needs approval`, `Tool call: ${event.tool}`, to);
+      } else if (event.type === "question_asked") {
+        show(`${agent} needs an answer`, "", { page: "home" });
       } else if (event.type === "turn_end") {
         keys.delete(turn ?? "");
         const words = event.ok ? "has answered" : "could not answer";

@@ -12,8 +12,31 @@ import { usePage } from "./context";
 import { createAction } from "./hooks";
 import { createUnknownCalls, Resolve } from "./log/UnknownCalls";
 import { DangerTag, NeedItem, Problem } from "./parts";
+import { QuestionBody, Times } from "./Question";
 
 export function NeedRow(props: { need: Need; now: number }) {
+  return (
+    <Show when={props.need.question} fallback={<DecisionRow {...props} />}>
+      {(question) => (
+        <NeedItem
+          asks
+          icon="ask"
+          what={
+            <>
+              <b>{question().agent}</b> {question().ended ? "asked" : "needs an answer"}
+            </>
+          }
+          when={<Times question={question()} now={props.now} />}
+        >
+          <QuestionBody question={question()} />
+        </NeedItem>
+      )}
+    </Show>
+  );
+}
+
+/** An approval, or something that failed. */
+function DecisionRow(props: { need: Need; now: number }) {
   const failed = (
     <>
       <b>{props.need.agent}</b> {props.need.what}
