@@ -1,7 +1,8 @@
-//! What agents ask the operator, at the doors of a person.
+//! What agents ask the operator, at the doors of a person: over the WebSocket and in the terminal.
 
 use serde_json::{Value, json};
-use skep_testkit::{Reply, WsClient};
+use skep_testkit::hive::Start;
+use skep_testkit::{Reply, Terminal, WsClient, locate};
 
 use crate::stage::{Play, Stage};
 
@@ -88,4 +89,35 @@ async fn org_a_question_that_is_cancelled_is_told_to_need_no_answer() {
     play.api().post(&path, &json!({})).await.unwrap().good().unwrap();
     let ended = event(&mut client, "question_ended").await;
     assert_eq!((&ended["question"], &ended["state"]), (&asked["question"], &json!("withdrawn")));
+}
+
+fn chat(stage: &Stage) -> Terminal {
+    let start = Start::new(&locate::rig().unwrap(), stage.home()).argument("chat");
+    start.on_terminal(80, 40).unwrap()
+}
+
+#[tokio::test]
+async fn org_a_question_to_the_operator_is_answered_in_the_terminal() {
+    let stage = Stage::new().await;
+    let _play = asking(&stage).await;
+    let mut first = chat(&stage);
+    first.sees("/help for commands").await.unwrap();
+    first.press("/answer nothing\r").unwrap();
+    first.sees("No question waits here.").await.unwrap();
+    first.press("paint it\r").unwrap();
+    let shown = first.sees("main waits for an answer: /answer TEXT").await.unwrap();
+    assert!(shown.contains("⬡ main asks\n  │ Which colour?\n  until "), "{shown}");
+    // Another terminal finds it there.
+    let mut second = chat(&stage);
+    second.sees("main waits for an answer: /answer TEXT").await.unwrap();
+    second.press("/answer the blue one\r").unwrap();
+    for terminal in [&mut first, &mut second] {
+        terminal.sees("✓ answered: Which colour?").await.unwrap();
+        let shown = terminal.sees("It is the blue one.").await.unwrap();
+        assert!(!shown.contains("waits for an answer"), "{shown}");
+    }
+    for mut terminal in [first, second] {
+        terminal.press("\x04").unwrap();
+        assert_eq!(terminal.wait().await.unwrap().code(), Some(0));
+    }
 }
