@@ -17,6 +17,11 @@ use crate::tables::org::answer::AnswerTask;
 use crate::tables::org::assign::Assign;
 use crate::tables::org::cancel::CancelTask;
 use crate::tables::org::expiry::ExpireTasks;
+use crate::tables::org::shutdown::{BeginShutdown, EndShutdown, EndWork, RemoveAgents};
+use crate::tables::org::spawn::{
+    BeginSpawn, BeginUndo, FinishSpawn, PlaceSpawned, UndoSpawn,
+};
+use crate::tables::org::teams::{ChangeScope, GuardTeam};
 use crate::tables::outbox::{OpenChannel, RecordFrames};
 use crate::tables::outcomes::Resolve;
 use crate::tables::people::browsers::{SignIn, SignOut};
@@ -40,7 +45,9 @@ skep_db::commands! {
     OpenChannel, BeginRequest, CloseRequest, RecordFrames, AddToken, RevokeToken, NoteEvent,
     Expire, SignIn, SignOut, IndexSpoken, ForkSession, EditSession, DeleteSession, Import,
     AddAudit, Unsettled, Unusable, ChargeLost, Resolve, ClockSetBack, KeepBuckets, ChangeVault,
-    Assign, AnswerTask, CancelTask, ExpireTasks,
+    Assign, AnswerTask, CancelTask, ExpireTasks, ChangeScope, GuardTeam,
+    BeginSpawn, PlaceSpawned, FinishSpawn, BeginUndo, UndoSpawn, BeginShutdown, EndWork,
+    RemoveAgents, EndShutdown,
 }
 
 const SCHEMA: Schema = Schema {
@@ -79,6 +86,7 @@ const SCHEMA: Schema = Schema {
             "operator_tasks",
             include_str!("../migrations/sqlite/0033_operator_tasks.sql"),
         ),
+        migration(35, "teams", include_str!("../migrations/sqlite/0035_teams.sql")),
     ],
     counters: "SELECT (SELECT max(seq) FROM events), \
                (SELECT max(top) FROM (SELECT max(ord) AS top FROM items \

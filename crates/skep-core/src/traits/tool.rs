@@ -110,6 +110,12 @@ impl Manner {
         Self { class, retry_safe: true, polls: false }
     }
 
+    /// Changes the shape of the hive, once however often it runs: where somebody has to approve
+    /// it, the call does not wait for that.
+    pub fn is_shape(self) -> bool {
+        self.class == Class::Shape && self.retry_safe
+    }
+
     /// Nothing has to be on record before it runs.
     pub fn only_looks(self) -> bool {
         self.retry_safe && !matches!(self.class, Class::Write | Class::Shape)
