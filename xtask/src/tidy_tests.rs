@@ -77,18 +77,18 @@ fn layers() {
     let upward = format!("{CORE_MANIFEST}\n[dependencies]\nskep-runtime = {{ path = \"x\" }}\n");
     assert_found(
         &[("crates/skep-core/Cargo.toml", &upward)],
-        &["crates/skep-core/Cargo.toml:5: layers: skep-core (layer 0) depends on skep-runtime"],
+        &["crates/skep-core/Cargo.toml:5: layers: skep-core (layer 1) depends on skep-runtime"],
     );
     let sideways = format!("{CORE_MANIFEST}\n[dependencies.skep-core]\npath = \"x\"\n");
     assert_found(
         &[("crates/skep-core/Cargo.toml", &sideways)],
-        &["crates/skep-core/Cargo.toml:4: layers: skep-core (layer 0) depends on skep-core"],
+        &["crates/skep-core/Cargo.toml:4: layers: skep-core (layer 1) depends on skep-core"],
     );
     let renamed =
         format!("{CORE_MANIFEST}\n[dependencies]\nrows = {{ package = \"skep-store\" }}\n");
     assert_found(
         &[("crates/skep-core/Cargo.toml", &renamed)],
-        &["crates/skep-core/Cargo.toml:5: layers: skep-core (layer 0) depends on skep-store"],
+        &["crates/skep-core/Cargo.toml:5: layers: skep-core (layer 1) depends on skep-store"],
     );
     let around = "[package]\nname = \"skep-cli\"\n[dependencies]\nskep-store.workspace = true\n";
     assert_found(

@@ -6,24 +6,25 @@ use crate::tree::{Dependency, Manifest, Tree};
 const RULE: &str = "layers";
 
 /// The order of ARCHITECTURE.md. A new crate gets its line here and there.
-const LAYERS: [(&str, u8); 17] = [
-    ("skep-core", 0),
+const LAYERS: [(&str, u8); 18] = [
     ("skep-scrub", 0),
-    ("skep-db", 1),
-    ("skep-guard", 1),
-    ("skep-store", 2),
-    ("skep-model", 2),
-    ("skep-tools", 2),
-    ("skep-mcp", 2),
-    ("skep-discord", 2),
-    ("skep-engine", 3),
-    ("skep-plugin", 3),
-    ("skep-turn", 4),
-    ("skep-runtime", 5),
-    ("skep-server", 6),
-    ("skep-cli", 7),
-    ("skep", 8),
-    ("skep-bench", 9),
+    ("skep-shell", 0),
+    ("skep-core", 1),
+    ("skep-db", 2),
+    ("skep-guard", 2),
+    ("skep-store", 3),
+    ("skep-model", 3),
+    ("skep-tools", 3),
+    ("skep-mcp", 3),
+    ("skep-discord", 3),
+    ("skep-engine", 4),
+    ("skep-plugin", 4),
+    ("skep-turn", 5),
+    ("skep-runtime", 6),
+    ("skep-server", 7),
+    ("skep-cli", 8),
+    ("skep", 9),
+    ("skep-bench", 10),
 ];
 
 /// Commands reach a hive through its doors and never go around them.
@@ -91,7 +92,7 @@ fn judge(manifest: &Manifest, dependency: &Dependency) -> Option<Finding> {
              layer, or turn the call around"
         )),
         // The testkit may know the vocabulary and nothing else of what it tests.
-        None if is_testkit(from) && target == 0 => None,
+        None if is_testkit(from) && to == "skep-core" => None,
         None => complain(format!(
             "{from} depends on {to}: it stands beside the layers and must not know the product"
         )),

@@ -2,10 +2,11 @@
 
 use proptest::prelude::*;
 
+use skep_shell::plain;
+
 use super::*;
 use crate::policy::ClassPolicy;
 use crate::policy::pattern::{CommandPattern, HostPattern, PathPattern, host_of};
-use crate::policy::plain;
 use crate::policy::rule::{GrantTo, PathFact};
 use crate::vocab::ids::Principal;
 use crate::vocab::role::Role;

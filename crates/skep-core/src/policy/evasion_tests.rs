@@ -3,11 +3,12 @@
 
 use std::time::{Duration, Instant};
 
+use skep_shell::line::Part;
+use skep_shell::plain;
+
 use super::evaluate::PolicyQuery;
 use super::pattern::{CommandPattern, HostPattern, PathPattern, host_of};
-use super::plain;
 use super::rule::{Piece, Rule};
-use super::shell::Part;
 use super::{Class, Effect, Policy};
 use crate::settings::SandboxLevel;
 

@@ -10,7 +10,6 @@ pub mod approvers;
 pub mod evaluate;
 #[cfg(test)]
 mod evasion_tests;
-pub mod glob;
 pub mod host;
 pub mod host_standing;
 #[cfg(test)]
@@ -19,13 +18,7 @@ pub mod network;
 #[cfg(test)]
 mod network_tests;
 pub mod pattern;
-pub mod plain;
-#[cfg(test)]
-mod plain_tests;
 pub mod rule;
-pub mod shell;
-mod shell_parser;
-mod shell_wrapper;
 pub mod vault;
 
 use std::path::Path;

@@ -4,7 +4,9 @@
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::shell::{Cover, Simple, Word};
+use skep_shell::base_name;
+use skep_shell::glob::matches_open;
+use skep_shell::line::{Cover, Simple, Word};
 
 /// How narrow a pattern is: what it says literally counts for it, what it leaves open against.
 /// Of two patterns that match the same text the one that compares greater is the narrower.
@@ -29,11 +31,6 @@ impl Narrowness {
         let open = glob.bytes().filter(|byte| *byte == b'*').count();
         Self::of(glob.len() - open, open)
     }
-}
-
-/// The name of a program without the folders before it.
-pub(super) fn base_name(word: &str) -> &str {
-    word.rsplit('/').next().unwrap_or(word)
 }
 
 /// `src/**`, `*.md`, `/etc/hosts`: `*` and `?` stay within a name, `**` is any number of them.
@@ -155,38 +152,6 @@ impl PathPattern {
 /// The names a folder's path goes through; none for the workspace itself.
 fn names_of(folder: &str) -> Vec<&str> {
     if folder == "." { Vec::new() } else { folder.split('/').collect() }
-}
-
-/// Compares with a pattern of which some parts are open: each stands for any number of pieces. At
-/// the worst the product of both lengths: the last open part is the only one to go back to.
-pub(super) fn matches_open<P, T>(
-    pattern: &[P],
-    text: &[T],
-    is_open: impl Fn(&P) -> bool,
-    fits: impl Fn(&P, &T) -> bool,
-) -> bool {
-    let (mut at, mut place, mut back) = (0, 0, None);
-    while let Some(piece) = text.get(place) {
-        match pattern.get(at) {
-            Some(part) if is_open(part) => {
-                back = Some((at, place));
-                at += 1;
-            }
-            Some(part) if fits(part, piece) => {
-                at += 1;
-                place += 1;
-            }
-            _ => match back {
-                Some((open, from)) => {
-                    back = Some((open, from + 1));
-                    at = open + 1;
-                    place = from + 1;
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[at..].iter().all(is_open)
 }
 
 fn matches_parts(parts: &[String], names: &[&str]) -> bool {

@@ -5,9 +5,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use skep_shell::line::{self, Cover};
+
 use super::pattern::{CommandPattern, HostPattern, Narrowness, PathPattern, never};
-use super::shell::Cover;
-use super::{Class, Effect, shell};
+use super::{Class, Effect};
 use crate::policy::allow;
 use crate::vocab::ids::Principal;
 use crate::vocab::role::Role;
@@ -53,7 +54,7 @@ pub struct Who {
 pub enum Piece {
     /// The call names nothing that rules know.
     Whole,
-    Command(shell::Part),
+    Command(line::Part),
     Path(PathFact),
     /// A file that a plain line reads or writes by redirection: as if `read` or `write` named it.
     Redirect {
@@ -233,15 +234,15 @@ fn fits_path(pattern: &PathPattern, piece: &Piece, strict: bool) -> Result<(), S
 
 fn fits_command(pattern: &CommandPattern, piece: &Piece, strict: bool) -> Result<(), String> {
     match piece {
-        Piece::Command(shell::Part::Command(simple)) if strict => pattern.covers(simple),
-        Piece::Command(shell::Part::Command(simple)) => {
+        Piece::Command(line::Part::Command(simple)) if strict => pattern.covers(simple),
+        Piece::Command(line::Part::Command(simple)) => {
             pattern.may_mean(simple).then_some(()).ok_or_else(|| "it is another command".to_owned())
         }
-        Piece::Command(shell::Part::Unknown { cover: Cover::By(outer), .. }) if strict => {
+        Piece::Command(line::Part::Unknown { cover: Cover::By(outer), .. }) if strict => {
             pattern.covers(outer)
         }
-        Piece::Command(shell::Part::Unknown { why, .. }) if strict => Err(never(why)),
-        Piece::Command(shell::Part::Unknown { .. }) => Ok(()),
+        Piece::Command(line::Part::Unknown { why, .. }) if strict => Err(never(why)),
+        Piece::Command(line::Part::Unknown { .. }) => Ok(()),
         Piece::Whole | Piece::Path(_) | Piece::Redirect { .. } | Piece::Host(_) => {
             Err("it runs no command".to_owned())
         }
@@ -278,8 +279,8 @@ impl Piece {
     pub fn text(&self) -> String {
         match self {
             Self::Whole => "the call".to_owned(),
-            Self::Command(shell::Part::Command(simple)) => format!("command {}", simple.text()),
-            Self::Command(shell::Part::Unknown { why, .. }) => {
+            Self::Command(line::Part::Command(simple)) => format!("command {}", simple.text()),
+            Self::Command(line::Part::Unknown { why, .. }) => {
                 format!("command not understood: {why}")
             }
             Self::Redirect { write: true, path } => {

@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use skep_shell::plain;
+
 use super::tree::AgentTree;
 use super::{
     AgentMap, AgentSettings, AgentState, Budgets, KnownModels, Profile, QueueMode, RuleFile,
@@ -13,7 +15,7 @@ use crate::policy::evaluate::{PolicyQuery, Verdict};
 use crate::policy::network::NetworkRules;
 use crate::policy::pattern::{CommandPattern, PathPattern};
 use crate::policy::rule::{GrantTo, PathFact, Piece, Rule, Who};
-use crate::policy::{Class, Effect, Policy, plain};
+use crate::policy::{Class, Effect, Policy};
 use crate::vocab::ids::{AgentName, Principal};
 use crate::vocab::role::Role;
 

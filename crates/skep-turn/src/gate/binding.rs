@@ -15,11 +15,11 @@ use utoipa::ToSchema;
 use skep_core::Millis;
 use skep_core::policy::Class;
 use skep_core::policy::network::NetworkRules;
-use skep_core::policy::plain::{Access, Plain, Redirect, joined};
-use skep_core::policy::shell::{Cover, Part};
 use skep_core::settings::{SandboxLevel, SandboxNetwork};
 use skep_core::tool::{Subject, ToolContext};
 use skep_guard::workspace::{EntryKind, Facts, Folder, Opened, Walked, Workspace};
+use skep_shell::line::{Cover, Part};
+use skep_shell::plain::{Access, Plain, Redirect, joined};
 
 use super::plain::Around;
 

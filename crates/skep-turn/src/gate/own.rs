@@ -6,9 +6,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use skep_core::engine::{OwnTool, Rewrite, ToolCall};
-use skep_core::policy::{AgentReach, Class, plain};
+use skep_core::policy::{AgentReach, Class};
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer, ToolContext};
+use skep_shell::plain;
 
 use super::chain::Stage;
 use super::{CallOutcome, ClearedCall, End, GateEnv, GateRefusal};

@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use skep_core::policy::glob::Listed;
-use skep_core::policy::plain::{Surroundings, joined};
 use skep_core::settings::SandboxLevel;
 use skep_guard::sandbox;
 use skep_guard::workspace::{EntryKind, Opened, PathRefusal, Workspace};
+use skep_shell::glob::Listed;
+use skep_shell::plain::{Surroundings, joined};
 
 /// Names of one folder that are looked at.
 const MOST_LISTED: usize = 100_000;

@@ -2,11 +2,11 @@
 //! from.
 
 use skep_core::policy::pattern::{CommandPattern, PathPattern};
-use skep_core::policy::plain::{self, quoted};
 use skep_core::policy::rule::{PathFact, Piece};
-use skep_core::policy::shell::{Cover, Part, Simple, Word};
 use skep_core::tool::{Subject, Tool};
 use skep_core::visible::{bounded_text, visible};
+use skep_shell::line::{Cover, Part, Simple, Word};
+use skep_shell::plain::{self, quoted};
 
 use crate::door::{CallPart, DoorError, ErrorKind, RuleDraft};
 

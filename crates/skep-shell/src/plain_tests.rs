@@ -1,7 +1,7 @@
 //! The plain grammar: what it reads, what it leaves out, and what is written anew.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use super::plain::{NoFiles, Plain};
+use crate::plain::{NoFiles, Plain};
 
 /// The commands of the corpus; `%<` and `%>` enclose one of several lines.
 fn corpus() -> Vec<String> {

@@ -1,8 +1,7 @@
 //! Patterns for file names in a plain line, as bash means them without options set: `*`, `?` and
 //! `[set]` stay within a name and leave out hidden ones.
 
-use super::pattern::matches_open;
-use super::plain::Bit;
+use crate::plain::Bit;
 
 /// File names that one pattern stands for (spec 14 N).
 const MOST_NAMES: usize = 1000;
@@ -98,6 +97,38 @@ impl Names {
         found.sort();
         Ok(found)
     }
+}
+
+/// Compares with a pattern of which some parts are open: each stands for any number of pieces. At
+/// the worst the product of both lengths: the last open part is the only one to go back to.
+pub fn matches_open<P, T>(
+    pattern: &[P],
+    text: &[T],
+    is_open: impl Fn(&P) -> bool,
+    fits: impl Fn(&P, &T) -> bool,
+) -> bool {
+    let (mut at, mut place, mut back) = (0, 0, None);
+    while let Some(piece) = text.get(place) {
+        match pattern.get(at) {
+            Some(part) if is_open(part) => {
+                back = Some((at, place));
+                at += 1;
+            }
+            Some(part) if fits(part, piece) => {
+                at += 1;
+                place += 1;
+            }
+            _ => match back {
+                Some((open, from)) => {
+                    back = Some((open, from + 1));
+                    at = open + 1;
+                    place = from + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[at..].iter().all(is_open)
 }
 
 fn name(pieces: &[NamePiece]) -> Name {

@@ -1,14 +1,14 @@
 //! A shell line taken apart into the simple commands it would run, for rules about commands.
 //!
-//! A line is plain where it is known exactly what bash would run ([`super::plain`]). Only a plain
+//! A line is plain where it is known exactly what bash would run ([`crate::plain`]). Only a plain
 //! line is covered by an allowing pattern. Of any other line nothing is expanded: a word whose
 //! value only the shell knows is [`Word::Unknown`], what is not understood is [`Part::Unknown`].
 //! Both may be what a refusing pattern means.
 
 use std::sync::Arc;
 
-use super::plain::{Bit, quoted};
-use super::{shell_parser, shell_wrapper};
+use crate::plain::{Bit, quoted};
+use crate::{parser, wrapper};
 
 /// The parts of a line, substitutions and commands inside of wrappers included.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Word {
         }
     }
 
-    pub(super) fn of(written: &[Bit]) -> Self {
+    pub(crate) fn of(written: &[Bit]) -> Self {
         match written {
             [Bit::Text(text)] => Self::Plain(text.clone()),
             _ => Self::Unknown,
@@ -84,7 +84,7 @@ impl Simple {
 }
 
 impl Part {
-    pub(super) fn cover_by(&mut self, new: Cover) {
+    pub(crate) fn cover_by(&mut self, new: Cover) {
         match self {
             Self::Command(Simple { cover, .. }) | Self::Unknown { cover, .. } => *cover = new,
         }
@@ -98,9 +98,9 @@ impl ParsedLine {
     }
 
     /// The commands of a line in the plain grammar, or what is not plain; and the parts of it.
-    pub(super) fn read(line: &str) -> (shell_parser::PlainResult, Self) {
+    pub(crate) fn read(line: &str) -> (parser::PlainResult, Self) {
         let mut parts = Vec::new();
-        let plain = shell_parser::read(line, 0, &mut parts);
+        let plain = parser::read(line, 0, &mut parts);
         if let Err(why) = plain {
             parts.push(Part::Unknown { why, cover: Cover::Words });
         }
@@ -114,8 +114,8 @@ impl ParsedLine {
     pub fn of(commands: impl IntoIterator<Item = Simple>) -> Self {
         let mut parts = Vec::new();
         let read = commands.into_iter().try_for_each(|mut simple| {
-            shell_wrapper::unwrap(&mut simple, 0, &mut parts)?;
-            shell_parser::push(&mut parts, Part::Command(simple))
+            wrapper::unwrap(&mut simple, 0, &mut parts)?;
+            parser::push(&mut parts, Part::Command(simple))
         });
         if let Err(why) = read {
             parts.push(Part::Unknown { why, cover: Cover::Never(why) });

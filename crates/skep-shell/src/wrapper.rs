@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::shell::{Cover, Part, Simple, Word};
-use super::shell_parser::{self, Understood};
-use crate::policy::pattern::base_name;
+use crate::base_name;
+use crate::line::{Cover, Part, Simple, Word};
+use crate::parser::{self, Understood};
 
 /// Programs that run the command written behind them: name, how many words of their own stand
 /// before it, options that take the next word with them, options that stand alone.
@@ -48,13 +48,13 @@ const SHELLS: &str = "sh bash rbash dash zsh ksh mksh ash fish csh tcsh";
 
 const BEGINNING_UNKNOWN: &str = "an option of the program before it is not known";
 
-pub(super) fn is_among(name: &str, names: &str) -> bool {
+pub(crate) fn is_among(name: &str, names: &str) -> bool {
     names.split(' ').any(|other| other == name)
 }
 
 /// Appends what the command runs besides itself.
-pub(super) fn unwrap(simple: &mut Simple, depth: usize, parts: &mut Vec<Part>) -> Understood {
-    let depth = shell_parser::deeper(depth)?;
+pub(crate) fn unwrap(simple: &mut Simple, depth: usize, parts: &mut Vec<Part>) -> Understood {
+    let depth = parser::deeper(depth)?;
     let Some((Word::Plain(first), words)) = simple.words.split_first() else { return Ok(()) };
     let name = base_name(first);
     let text = match name {
@@ -64,7 +64,7 @@ pub(super) fn unwrap(simple: &mut Simple, depth: usize, parts: &mut Vec<Part>) -
         "find" => return found(words, depth, parts),
         _ if is_among(name, UNREAD) => return Err("what runs by alias, su and such is not read"),
         _ if is_among(name, SUBSCRIPTS) => {
-            let looked_into = words.iter().filter_map(Word::plain).any(shell_parser::holds_command);
+            let looked_into = words.iter().filter_map(Word::plain).any(parser::holds_command);
             // Which program a name stands for is an element of a variable of the shell's.
             let element = |word: &Word| word.plain().is_none_or(|word| word.contains('['));
             return match () {
@@ -89,8 +89,8 @@ pub(super) fn unwrap(simple: &mut Simple, depth: usize, parts: &mut Vec<Part>) -
         simple.cover = Cover::Exactly;
     }
     let (outer, from) = (Arc::new(simple.clone()), parts.len());
-    if let Err(why) = shell_parser::read(&text, depth, parts) {
-        shell_parser::push(parts, Part::Unknown { why, cover: Cover::Words })?;
+    if let Err(why) = parser::read(&text, depth, parts) {
+        parser::push(parts, Part::Unknown { why, cover: Cover::Words })?;
     }
     parts[from..].iter_mut().for_each(|part| part.cover_by(Cover::By(Arc::clone(&outer))));
     Ok(())
@@ -186,7 +186,7 @@ fn loose(words: &[Word], parts: &mut Vec<Part>) -> Understood {
     }
     let (words, cover) = (words.to_vec(), Cover::Never(BEGINNING_UNKNOWN));
     let simple = Simple { words, cover, anywhere: true, ..Simple::default() };
-    shell_parser::push(parts, Part::Command(simple))
+    parser::push(parts, Part::Command(simple))
 }
 
 /// Appends the command behind the wrapper, or returns the text that it hands to a shell.
@@ -220,8 +220,8 @@ fn wrapped(
             && let Some((variable, value)) = text.split_once('=')
         {
             // A function is handed on as a variable whose name no shell can write.
-            let odd = !variable.chars().all(shell_parser::is_name);
-            if odd || shell_parser::holds_command(value) {
+            let odd = !variable.chars().all(parser::is_name);
+            if odd || parser::holds_command(value) {
                 return Err("it keeps a command in a variable");
             }
             never = Some("it sets variables");
@@ -241,9 +241,7 @@ fn wrapped(
         "ssh" | "watch" if unsure => return Err(BEGINNING_UNKNOWN),
         // They hand their words to a shell as one text.
         "ssh" | "watch" => return joined(&words[place..]).map(Some),
-        "time"
-            if words[place].plain().is_some_and(|w| is_among(w, shell_parser::BEFORE_COMMANDS)) =>
-        {
+        "time" if words[place].plain().is_some_and(|w| is_among(w, parser::BEFORE_COMMANDS)) => {
             return Err("it takes the time of more than a command");
         }
         _ => {}
@@ -274,5 +272,5 @@ fn inner(
     let cover = never.map_or(Cover::Words, Cover::Never);
     let mut simple = Simple { words, cover, ..Simple::default() };
     unwrap(&mut simple, depth, parts)?;
-    shell_parser::push(parts, Part::Command(simple))
+    parser::push(parts, Part::Command(simple))
 }

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use skep_core::policy::glob::Listed;
-use skep_core::policy::plain::{Access, Connector, Judged, Plain, Redirect, Surroundings};
+use skep_shell::glob::Listed;
+use skep_shell::plain::{Access, Connector, Judged, Plain, Redirect, Surroundings};
 
 use crate::lines::{self, PROGRAMS, Random, TRICKS};
 

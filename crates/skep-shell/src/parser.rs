@@ -3,9 +3,9 @@
 //! One reader answers two questions: which commands may the line run, and is it plain. What is
 //! read although it is not plain is noted with `odd`; `Err` is what is not read at all.
 
-use super::shell::{Part, Simple, Word};
-use super::shell_wrapper;
-use crate::policy::plain::{Access, Bit, Connector, PlainCommand, RawWord, Redirect};
+use crate::line::{Part, Simple, Word};
+use crate::plain::{Access, Bit, Connector, PlainCommand, RawWord, Redirect};
+use crate::wrapper;
 
 /// Commands inside of commands.
 const DEEPEST: usize = 16;
@@ -13,13 +13,13 @@ const DEEPEST: usize = 16;
 const MOST_PARTS: usize = 500;
 
 /// `Err` says what was not understood.
-pub(super) type Understood<T = ()> = Result<T, &'static str>;
+pub(crate) type Understood<T = ()> = Result<T, &'static str>;
 
 /// The commands of a plain line. `Err` says what is not plain.
-pub(super) type PlainResult = Result<Vec<PlainCommand<RawWord>>, &'static str>;
+pub(crate) type PlainResult = Result<Vec<PlainCommand<RawWord>>, &'static str>;
 
 /// Appends the parts of `text`.
-pub(super) fn read(text: &str, depth: usize, parts: &mut Vec<Part>) -> Understood<PlainResult> {
+pub(crate) fn read(text: &str, depth: usize, parts: &mut Vec<Part>) -> Understood<PlainResult> {
     let (commands, bodies) = (Vec::new(), Vec::new());
     let mut parser = Parser { rest: text, depth, parts, commands, odd: None, bodies };
     if text.contains(|c: char| c.is_control() && !"\n\t".contains(c)) {
@@ -37,12 +37,12 @@ pub(super) fn read(text: &str, depth: usize, parts: &mut Vec<Part>) -> Understoo
 }
 
 /// One level further in.
-pub(super) fn deeper(depth: usize) -> Understood<usize> {
+pub(crate) fn deeper(depth: usize) -> Understood<usize> {
     (depth < DEEPEST).then_some(depth + 1).ok_or("commands stand too deep in each other")
 }
 
 /// One part more.
-pub(super) fn push(parts: &mut Vec<Part>, part: Part) -> Understood {
+pub(crate) fn push(parts: &mut Vec<Part>, part: Part) -> Understood {
     if parts.len() >= MOST_PARTS {
         return Err("it has more commands than are read");
     }
@@ -51,7 +51,7 @@ pub(super) fn push(parts: &mut Vec<Part>, part: Part) -> Understood {
 }
 
 /// Text that the shell would look into again, where it stands in a variable or a subscript.
-pub(super) fn holds_command(text: &str) -> bool {
+pub(crate) fn holds_command(text: &str) -> bool {
     text.contains("$(") || text.contains('`')
 }
 
@@ -67,7 +67,7 @@ struct Parser<'a, 'p> {
 }
 
 /// Words after which the shell expects a command.
-pub(super) const BEFORE_COMMANDS: &str = "if then elif else fi while until do done ! { }";
+pub(crate) const BEFORE_COMMANDS: &str = "if then elif else fi while until do done ! { }";
 
 const LINKS: &[(&str, Connector)] = &[
     ("&&", Connector::And),
@@ -82,7 +82,7 @@ fn is_apart(c: char) -> bool {
     " \t\n;&|()<>".contains(c)
 }
 
-pub(super) fn is_name(c: char) -> bool {
+pub(crate) fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
@@ -217,7 +217,7 @@ impl<'a> Parser<'a, '_> {
         } else {
             let words = command.words.iter().map(|word| Word::of(word)).collect();
             let mut simple = Simple { words, ..Simple::default() };
-            shell_wrapper::unwrap(&mut simple, self.depth, self.parts)?;
+            wrapper::unwrap(&mut simple, self.depth, self.parts)?;
             push(self.parts, Part::Command(simple))?;
         }
         self.commands.push(command);
@@ -272,7 +272,7 @@ impl<'a> Parser<'a, '_> {
             }
             "for" => self.loop_head()?,
             "time" | "in" | "]]" => {}
-            word if shell_wrapper::is_among(word, BEFORE_COMMANDS) => {}
+            word if wrapper::is_among(word, BEFORE_COMMANDS) => {}
             _ => return Ok(false),
         }
         self.odd("it uses a word of the shell's own");

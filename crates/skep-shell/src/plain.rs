@@ -12,8 +12,8 @@
 //! patterns and constants, and [`Judged::run_as`] is the text that runs: it holds the judged words
 //! quoted anew, so a line that was misread runs what was judged and nothing else.
 
-use super::glob::{Listed, Names};
-use super::shell::{Cover, ParsedLine, Simple, Word};
+use crate::glob::{Listed, Names};
+use crate::line::{Cover, ParsedLine, Simple, Word};
 
 /// Bytes of all words, after expansion.
 const MOST_BYTES: usize = 64 << 10;
