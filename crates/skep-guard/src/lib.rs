@@ -29,4 +29,5 @@ pub mod size;
 pub mod socket;
 pub mod vault;
 mod watchdog;
+pub mod work;
 pub mod workspace;

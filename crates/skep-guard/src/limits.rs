@@ -20,6 +20,9 @@ pub fn open_files() -> Option<u64> {
 /// The lowest: such a thread works when nobody else wants to.
 pub const LOWEST_PRIORITY: i32 = 19;
 
+/// Work that takes long: it gets a third of what a turn gets.
+pub const BELOW_TURNS: i32 = 5;
+
 /// Of this thread from now on, 1 to 19, by which others come first.
 pub fn lower_priority_of_thread(by: i32) {
     // None is the calling thread. One that may not be lowered works as before.
@@ -54,31 +57,6 @@ pub fn set_slice_of_thread(slice: Slice) {
 
 #[cfg(not(target_os = "linux"))]
 pub fn set_slice_of_thread(_: Slice) {}
-
-/// Who gives way to whom on a processor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Precedence {
-    /// It waits for its turn when it wakes: it takes no thread's place.
-    Batch,
-    /// It runs where nothing else wants to, however many of its kind there are.
-    Idle,
-}
-
-/// For this process from now on, and all below it. A bare system call, nothing allocated.
-#[cfg(target_os = "linux")]
-pub fn set_precedence(precedence: Precedence) {
-    let policy = match precedence {
-        Precedence::Batch => libc::SCHED_BATCH,
-        Precedence::Idle => libc::SCHED_IDLE,
-    };
-    let none = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the kernel reads the struct. Zero is the calling thread; one that may not change
-    // runs as before.
-    unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const none) };
-}
-
-#[cfg(not(target_os = "linux"))]
-pub fn set_precedence(_: Precedence) {}
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,4 @@
-//! Processors of the hive and processors of commands. The kernel takes up to one tick of its clock
-//! to take a processor away from a command that has no share of its own; so while one of those
-//! runs, it and the hive are on different processors.
+//! What a program in the sandbox may take of the processors beside the hive.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -9,13 +7,62 @@ use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 /// Threads may begin while the list of them is read; each has the processors of its maker.
 const PASSES: usize = 3;
 
+/// Held as long as the program runs.
+pub(crate) enum ProcessorStanding {
+    /// Its group has a share of the time. It waits for its turn when it wakes: it takes no thread's
+    /// place.
+    Shared,
+    /// Without a share each of its processes would count as much as a thread of ours. So it runs
+    /// where nothing else wants to; and because the kernel takes up to one tick of its clock to
+    /// take a processor away from it, it and the hive are on different processors, where there
+    /// are two.
+    Last(Option<SplitProcessors>),
+}
+
+impl ProcessorStanding {
+    pub fn of(shares_time: bool) -> Self {
+        if shares_time { Self::Shared } else { Self::Last(SplitProcessors::begin()) }
+    }
+
+    /// What the child itself does about it.
+    pub fn entrance(&self) -> ProcessorEntrance {
+        match self {
+            Self::Shared => ProcessorEntrance { policy: libc::SCHED_BATCH, processors: None },
+            Self::Last(split) => ProcessorEntrance {
+                policy: libc::SCHED_IDLE,
+                processors: split.as_ref().map(|split| split.processors.commands),
+            },
+        }
+    }
+}
+
+/// For the forked child, made before the fork.
+pub(crate) struct ProcessorEntrance {
+    policy: i32,
+    /// It must not choose others.
+    pub processors: Option<CpuSet>,
+}
+
+impl ProcessorEntrance {
+    /// For this process from now on, and all below it: bare system calls, nothing allocated. A
+    /// system that refuses lets it run as before.
+    pub fn enter(&self) {
+        let none = libc::sched_param { sched_priority: 0 };
+        // SAFETY: the kernel reads the struct. Zero is the calling thread.
+        unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, self.policy, &raw const none) };
+        if let Some(processors) = &self.processors {
+            let _ = sched_setaffinity(None, processors);
+        }
+    }
+}
+
 struct Processors {
     all: CpuSet,
     hive: CpuSet,
     commands: CpuSet,
 }
 
-/// How many commands run that need it.
+/// How many programs run that need it.
 static RUNNING: Mutex<usize> = Mutex::new(0);
 
 /// As long as one of these is there, the hive leaves the processors of commands alone.
@@ -25,7 +72,7 @@ pub(crate) struct SplitProcessors {
 
 impl SplitProcessors {
     /// Nothing where this process has one processor only.
-    pub fn begin() -> Option<Self> {
+    fn begin() -> Option<Self> {
         let processors = Processors::of_this_process()?;
         let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         if *running == 0 {
@@ -33,10 +80,6 @@ impl SplitProcessors {
         }
         *running += 1;
         Some(Self { processors })
-    }
-
-    pub fn of_commands(&self) -> CpuSet {
-        self.processors.commands
     }
 }
 
@@ -112,7 +155,10 @@ mod tests {
     #[test]
     fn the_hive_has_all_processors_again_when_the_last_command_ends() {
         let all = sched_getaffinity(None).ok();
-        let Some(split) = SplitProcessors::begin() else { return };
+        let Some(split) = SplitProcessors::begin() else {
+            assert_eq!(all.map(|all| all.count()), Some(1));
+            return;
+        };
         let second = SplitProcessors::begin();
         let hive = Some(split.processors.hive);
         assert_eq!(sched_getaffinity(None).ok(), hive);

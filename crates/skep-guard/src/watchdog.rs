@@ -39,9 +39,6 @@ pub(crate) struct Ceiling {
     pub group: Option<Arc<Group>>,
 }
 
-/// What the kernel tells of a large process or folder takes it long: a third of what turns get.
-const BELOW_TURNS: i32 = 5;
-
 /// How often the folder is measured although the disk does not fill.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
@@ -85,7 +82,7 @@ static WATCHDOG: LazyLock<mpsc::Sender<WatchedTree>> = LazyLock::new(|| {
 });
 
 fn watch(new: &mpsc::Receiver<WatchedTree>) {
-    limits::lower_priority_of_thread(BELOW_TURNS);
+    limits::lower_priority_of_thread(limits::BELOW_TURNS);
     let (mut trees, mut marks) = (Vec::new(), Marks::default());
     loop {
         if trees.is_empty() {
@@ -271,7 +268,7 @@ impl FolderLook {
             let (done, found) = mpsc::channel();
             let ceiling = Arc::clone(ceiling);
             let measure = move || {
-                limits::lower_priority_of_thread(BELOW_TURNS);
+                limits::lower_priority_of_thread(limits::BELOW_TURNS);
                 let size = size::of(&ceiling.folder, most);
                 let _ = done.send(size.map_or(0, |size| size.bytes));
             };

@@ -14,6 +14,7 @@ use skep_guard::egress::{Egress, EgressHub};
 use skep_guard::network::{Contact, ProgramNetwork, RoomNetwork};
 use skep_guard::process::{Captured, Ending, JobOutput};
 use skep_guard::sandbox::{CommandLimits, Level, Sandbox, SandboxRoom, ShellCommand};
+use skep_guard::work;
 
 use crate::jobs::{self, Background, Jobs};
 use crate::spec::{self, spec, text, yes_or_no};
@@ -183,7 +184,7 @@ async fn run(
     let output = sandbox.run(command, &room(context, hub), &context.cancel).await;
     let output = output.map_err(|error| error.to_string())?;
     // Off the async threads: a long output that is no text takes its time.
-    let answered = tokio::task::spawn_blocking(move || match (answer(&output), output.ending) {
+    let answered = work::spawn(move || match (answer(&output), output.ending) {
         (ToolAnswer::Done { text, details, .. }, Ending::Cancelled) => {
             ToolAnswer::Cut { text, details }
         }

@@ -1,6 +1,7 @@
 //! Work on files, off the async threads.
 
 use skep_core::tool::{Prepared, ToolAnswer, ToolContext};
+use skep_guard::work;
 use skep_guard::workspace::Workspace;
 
 use crate::governance::GOVERNED;
@@ -26,7 +27,7 @@ async fn in_workspace(
         })?;
         work(&workspace, &context)
     };
-    match tokio::task::spawn_blocking(all).await {
+    match work::spawn(all).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(text)) => ToolAnswer::error(text),
         Err(_) => ToolAnswer::error("the tool was broken off"),

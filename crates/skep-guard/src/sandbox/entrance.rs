@@ -14,14 +14,11 @@ use rustix::mount::{
     move_mount, open_tree,
 };
 use rustix::process::{Resource, Rlimit};
-use rustix::thread::{
-    CpuSet, UnshareFlags, sched_setaffinity, set_thread_groups, set_thread_res_gid,
-    set_thread_res_uid,
-};
+use rustix::thread::{UnshareFlags, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use seccompiler::BpfProgram;
 
 use super::{CommandLimits, Gid, SandboxError, SandboxRoom, Uid, Workspace, broken, filter};
-use crate::limits::{self, Precedence};
+use crate::processors::ProcessorEntrance;
 
 /// Where the child, being root, puts what the unprivileged user must reach although the folders
 /// above it are closed to that user. Covered by a file system of its own that only the child sees.
@@ -100,8 +97,7 @@ pub(super) fn stage(index: usize) -> PathBuf {
 /// Everything that `enter` needs, made before the fork.
 pub(super) struct SandboxEntrance {
     user: Option<User>,
-    precedence: Precedence,
-    processors: Option<CpuSet>,
+    standing: ProcessorEntrance,
     staged: Vec<(CString, CString)>,
     limits: [(Resource, u64); 5],
     filters: Vec<BpfProgram>,
@@ -110,7 +106,7 @@ pub(super) struct SandboxEntrance {
 impl SandboxEntrance {
     pub fn new(
         user: Option<User>,
-        (precedence, processors): (Precedence, Option<CpuSet>),
+        standing: ProcessorEntrance,
         staging: Vec<PathBuf>,
         limits: &CommandLimits,
     ) -> Result<Self, String> {
@@ -125,13 +121,12 @@ impl SandboxEntrance {
             return Err(format!("more than {MOST_STAGED} folders are to be shown"));
         }
         let mut filters = filter::programs()?;
-        if processors.is_some() {
+        if standing.processors.is_some() {
             filters.push(filter::against_other_processors()?);
         }
         Ok(Self {
             user,
-            precedence,
-            processors,
+            standing,
             staged,
             limits: [
                 (Resource::Cpu, limits.cpu.as_secs().max(1)),
@@ -155,10 +150,7 @@ impl SandboxEntrance {
         // The hive comes first; a group of its own, where there is one, says by how much. A system
         // that refuses lets it run as before.
         let _ = rustix::process::setpriority_process(None, NICE);
-        limits::set_precedence(self.precedence);
-        if let Some(processors) = &self.processors {
-            let _ = sched_setaffinity(None, processors);
-        }
+        self.standing.enter();
         for (resource, limit) in self.limits {
             // Lower than ours where ours is lower already.
             let most = rustix::process::getrlimit(resource).maximum;

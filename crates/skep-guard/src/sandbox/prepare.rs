@@ -12,10 +12,9 @@ use super::{
 };
 use crate::cgroup::Group;
 use crate::disk;
-use crate::limits::Precedence;
 use crate::network::{ChildNetwork, NetworkEntrance, RoomNetwork};
 use crate::process::{Invocation, Wall};
-use crate::processors::SplitProcessors;
+use crate::processors::ProcessorStanding;
 use crate::size::{Size, Sizes, Space};
 use crate::watchdog::Ceiling;
 
@@ -82,7 +81,7 @@ pub(crate) struct PreparedProgram {
 pub(crate) struct Measured {
     sizes: Arc<Sizes>,
     workspace: PathBuf,
-    _split: Option<SplitProcessors>,
+    _standing: ProcessorStanding,
 }
 
 impl Drop for Measured {
@@ -141,12 +140,9 @@ impl Sandbox {
             RoomNetwork::None | RoomNetwork::Full => (None, None),
         };
         let joined = group.clone();
-        // Without a share of its own each of its processes would count as much as a thread of ours.
-        let shares = group.as_ref().is_some_and(|group| group.shares_time());
-        let split = if shares { None } else { SplitProcessors::begin() };
-        let precedence = if shares { Precedence::Batch } else { Precedence::Idle };
-        let place = (precedence, split.as_ref().map(SplitProcessors::of_commands));
-        let enter = entrance::SandboxEntrance::new(user, place, staging, limits);
+        let standing =
+            ProcessorStanding::of(group.as_ref().is_some_and(|group| group.shares_time()));
+        let enter = entrance::SandboxEntrance::new(user, standing.entrance(), staging, limits);
         let enter = enter.map_err(|why| broken(&why))?;
         let invocation = Invocation {
             program: program.into(),
@@ -166,7 +162,7 @@ impl Sandbox {
             ceiling: Some(Ceiling { group, ..ceiling(limits, &room, size) }),
         };
         let (sizes, workspace) = (Arc::clone(&self.sizes), room.workspace);
-        let measured = Measured { sizes, workspace, _split: split };
+        let measured = Measured { sizes, workspace, _standing: standing };
         Ok(PreparedProgram { invocation, wall, measured: Some(measured), network })
     }
 

@@ -24,9 +24,9 @@ use skep_core::policy::pattern::host_of;
 use skep_core::policy::{AgentReach, Class, vault};
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Manner, Prepared, Subject, Tool, ToolAnswer, ToolContext};
-use skep_guard::clock;
 use skep_guard::egress::{EgressHub, FetchError, FetchLimits, FetchRequest, Fetched, Unlisted};
 use skep_guard::vault::{FilledText, Vault};
+use skep_guard::{clock, work};
 
 use crate::blocking;
 use crate::spec::{self, spec, text};
@@ -278,8 +278,8 @@ async fn answer(
         most: arguments.max_bytes,
         head,
     };
-    let work = tokio::task::spawn_blocking(move || shown.answer(wire));
-    work.await.unwrap_or_else(|_| Err("broken_page: the page could not be read".to_owned()))
+    let answered = work::spawn(move || shown.answer(wire));
+    answered.await.unwrap_or_else(|_| Err("broken_page: the page could not be read".to_owned()))
 }
 
 /// The body, as much of it as is read. What the headers say is no text is not read at all.

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 
 use skep_core::ids::{AgentId, CallId, ItemId, SessionKey, TurnId};
 use skep_core::tool::{ToolAnswer, ToolContext};
+use skep_guard::work;
 use skep_guard::workspace::{Folders, PathRefusal, Workspace};
 use skep_store::leases::Lease;
 
@@ -44,7 +45,7 @@ impl GateParts {
         let name = format!("task-{}.txt", plain_or_hash(task.as_str()));
         let rest = Rest { folder: self.outputs_for(agent, key), name };
         let path = rest.folder.join(&rest.name).display().to_string();
-        let kept = tokio::task::spawn_blocking(move || keep(&rest, text.as_bytes())).await;
+        let kept = work::spawn(move || keep(&rest, text.as_bytes())).await;
         match kept {
             Ok(Ok(())) => Some(path),
             Ok(Err(refusal)) => {
@@ -78,7 +79,7 @@ pub(crate) async fn bounded(text: String, bound: usize, rest: Rest) -> (String, 
         let kept = keep(&rest, text.as_bytes());
         (shortened(&text, bound, &rest.folder.join(&rest.name), &kept), text.len(), kept.is_ok())
     };
-    match tokio::task::spawn_blocking(work).await {
+    match work::spawn(work).await {
         Ok((shown, whole, true)) => (shown, format!("cut from {whole} bytes; the rest in a file")),
         Ok((shown, whole, false)) => (shown, format!("cut from {whole} bytes; no file")),
         Err(_) => ("[the answer was too long and is lost]".to_owned(), "lost".to_owned()),

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use skep_core::policy::Class;
 use skep_core::tool::{Tool, ToolAnswer};
+use skep_guard::work;
 
 use super::chain::{Chain, Stage};
 
@@ -53,11 +54,11 @@ pub(super) async fn without_secrets_in(
         _ => return scrubbed(answer, about, chain),
     }
     let about = about.clone();
-    let work = tokio::task::spawn_blocking(move || {
+    let cleaned = work::spawn(move || {
         let mut chain = Chain::default();
         (scrubbed(answer, &about, &mut chain), chain)
     });
-    let Ok((answer, notes)) = work.await else {
+    let Ok((answer, notes)) = cleaned.await else {
         return ToolAnswer::error("the answer was lost: the hive is shutting down");
     };
     chain.add_new(notes);
