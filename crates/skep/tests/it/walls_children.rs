@@ -6,7 +6,7 @@ use serde_json::json;
 use skep_testkit::locate;
 
 use crate::stage::Stage;
-use crate::walls_floods::{middle_and_most, slow, turns, turns_beside};
+use crate::walls_floods::{TurnTimes, turns, turns_beside};
 
 /// What the child does, how long it is listened to, and how it ends.
 const MODES: [(&str, u32, &str); 8] = [
@@ -33,24 +33,22 @@ async fn walls_contain_children_while_others_go_on() {
     turns(&stage, &play, each).await;
     for counting in ["kernel", "watchdog"] {
         // In turn, so that what else the machine does weighs on all alike.
-        let (mut alone, mut beside) = (Vec::new(), Vec::new());
+        let mut times = TurnTimes::default();
         for (mode, ms, ending) in MODES.iter().cycle().take(rounds * MODES.len()) {
             let calm = turns(&stage, &play, each).await;
             let arguments = json!({"text": format!("{counting} {mode}"), "ms": ms});
             let (busy, text) = turns_beside(&stage, &play, each, ("child", arguments)).await;
             assert_eq!(text, *ending, "{counting} {mode}");
-            eprintln!("{counting} {mode}: alone {:?}, beside {:?}", slow(&calm), slow(&busy));
-            alone.extend(calm);
-            beside.extend(busy);
+            times.add(TurnTimes::ALONE, calm);
+            times.add("any child", busy.clone());
+            times.add(mode, busy);
             for entry in fs::read_dir(&work).unwrap().flatten() {
                 if entry.file_name() != "unruly" {
                     let _ = fs::remove_file(entry.path());
                 }
             }
         }
-        for (what, times) in [("alone", alone), ("beside children", beside)] {
-            let (middle, most) = middle_and_most(times);
-            eprintln!("{counting}: turns {what}: p50 {middle:?}, p99 {most:?}");
-        }
+        eprintln!("limits by the {counting}:");
+        times.show();
     }
 }

@@ -1,5 +1,6 @@
 //! An agent that takes all it can get: it is stopped, the hive stays small, others go on.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -100,10 +101,30 @@ pub async fn turns_beside(
     (times, text)
 }
 
-/// How many there were, how long all but a hundredth of them took, and the slowest.
-pub fn slow(times: &[Duration]) -> (usize, Duration, Duration) {
-    let slowest = times.iter().max().copied().unwrap_or_default();
-    (times.len(), middle_and_most(times.to_vec()).1, slowest)
+/// Turns by what ran beside them, over all rounds.
+#[derive(Default)]
+pub struct TurnTimes(BTreeMap<String, Vec<Duration>>);
+
+impl TurnTimes {
+    pub const ALONE: &str = "alone";
+
+    pub fn add(&mut self, beside: &str, times: Vec<Duration>) {
+        self.0.entry(beside.to_owned()).or_default().extend(times);
+    }
+
+    /// One line for each; times are shown next to those of turns alone.
+    pub fn show(self) {
+        let (middle, most) = middle_and_most(self.0[Self::ALONE].clone());
+        for (beside, times) in self.0 {
+            let count = times.len();
+            let (p50, p99) = middle_and_most(times);
+            let (by, most_by) = (p50.div_duration_f64(middle), p99.div_duration_f64(most));
+            eprintln!(
+                "{count:6} turns beside {beside}: p50 {p50:.2?} ({by:.2}x), p99 {p99:.2?} \
+                 ({most_by:.2}x)"
+            );
+        }
+    }
 }
 
 pub fn middle_and_most(mut times: Vec<Duration>) -> (Duration, Duration) {
@@ -127,7 +148,7 @@ async fn walls_stop_floods_while_others_go_on_and_the_hive_stays_small() {
     fs::write(format!("/proc/{}/clear_refs", play.hive.process()), "5").unwrap();
     let before = status(&play, "VmRSS:");
     // In turn, so that what else the machine does weighs on all alike.
-    let (mut alone, mut plain, mut beside) = (Vec::new(), Vec::new(), Vec::new());
+    let mut times = TurnTimes::default();
     for _ in 0..rounds {
         for (tool, arguments, ending) in attacks() {
             let shown: String = arguments.to_string().chars().take(80).collect();
@@ -135,10 +156,10 @@ async fn walls_stop_floods_while_others_go_on_and_the_hive_stays_small() {
             let harmless = json!({"command": "sleep 0.2"});
             let (calm, _) = turns_beside(&stage, &play, each, ("bash", harmless)).await;
             let (busy, text) = turns_beside(&stage, &play, each, (tool, arguments)).await;
-            eprintln!("{shown}: alone {:?}, beside {:?}", slow(&quiet), slow(&busy));
-            alone.extend(quiet);
-            plain.extend(calm);
-            beside.extend(busy);
+            times.add(TurnTimes::ALONE, quiet);
+            times.add("sleep", calm);
+            times.add("any flood", busy.clone());
+            times.add(&shown, busy);
             assert!(ending.split('|').any(|one| text.contains(one)), "{shown}: {text}");
             assert!(!text.contains("escaped"), "{shown}: {text}");
             // Room for the next one.
@@ -151,10 +172,7 @@ async fn walls_stop_floods_while_others_go_on_and_the_hive_stays_small() {
         }
     }
     let grown = status(&play, "VmHWM:").saturating_sub(before);
-    for (what, times) in [("alone", alone), ("beside sleep", plain), ("beside floods", beside)] {
-        let (middle, most) = middle_and_most(times);
-        eprintln!("turns {what}: p50 {middle:?}, p99 {most:?}");
-    }
+    times.show();
     eprintln!("the hive grew by {} KiB, from {} KiB", grown >> 10, before >> 10);
     assert!(grown < 64 << 20, "the hive grew by {} MiB", grown >> 20);
 }
