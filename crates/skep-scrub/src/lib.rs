@@ -498,10 +498,17 @@ impl<'t> View<'t> {
         if self.formats == Formats::Kept {
             return known;
         }
+        // The beginning of an escape does not end what stands before it.
+        let open = |bytes: &[u8], cut: usize, at: usize| {
+            let begun = formats::unfinished(bytes, at).into_iter();
+            let before =
+                (cut < bytes.len()).then(|| formats::unfinished(&bytes[..cut], at.min(cut)));
+            begun.chain(before.flatten()).min()
+        };
         let deeper = self.levels.iter().filter_map(|level| {
-            Some(outside(level, formats::unfinished(&level.bytes, level.from(at))?))
+            Some(outside(level, open(&level.bytes, level.cut, level.from(at))?))
         });
-        formats::unfinished(bytes, at).into_iter().chain(deeper).fold(known, usize::min)
+        open(bytes, self.cut, at).into_iter().chain(deeper).fold(known, usize::min)
     }
 }
 
