@@ -19,8 +19,11 @@ mod form_set;
 mod formats;
 mod forms;
 mod marker;
+mod open_word;
 mod reader;
 mod stream;
+#[cfg(test)]
+mod work;
 
 use decode::DecodedLevel;
 use form_set::FormSet;
@@ -301,9 +304,14 @@ impl Table {
     }
 
     fn view<'t>(&'t self, text: &'t str, formats: Formats) -> View<'t> {
-        let reading = decode::DecodeOptions { backslashes: self.backslashes };
-        let (levels, cut) = decode::levels(text, reading);
+        #[cfg(test)]
+        work::add(text.len());
+        let (levels, cut) = decode::levels(text, self.reading());
         View { table: self, text, lowered: decode::lowered(text), levels, cut, formats }
+    }
+
+    fn reading(&self) -> decode::DecodeOptions {
+        decode::DecodeOptions { backslashes: self.backslashes }
     }
 
     /// As [`FormSet::unfinished`], of either owner.
