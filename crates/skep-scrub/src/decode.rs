@@ -119,17 +119,38 @@ fn has_mixed_hex(bytes: &[u8]) -> bool {
     false
 }
 
+/// Whether anything in the bytes can be taken back, whatever follows them.
+pub(super) fn has_escapes(bytes: &[u8], reading: DecodeOptions) -> bool {
+    matches!(look(bytes, reading), Look::Escapes)
+}
+
 enum Look {
     Escapes,
     Nothing { cut: usize },
 }
 
+/// How many bytes from a plain one on are plain: of backslashes the others too, for what stands
+/// behind them all decides.
+fn plain_length(bytes: &[u8], at: usize) -> usize {
+    if bytes[at] == b'\\' { slashes(&bytes[at..]) } else { 1 }
+}
+
+fn slashes(bytes: &[u8]) -> usize {
+    let count = bytes.iter().take_while(|byte| **byte == b'\\').count();
+    #[cfg(test)]
+    super::work::add(count);
+    count
+}
+
 /// Whether anything can be taken back.
 fn look(bytes: &[u8], reading: DecodeOptions) -> Look {
-    let mut cut = bytes.len();
+    let (mut cut, mut plain) = (bytes.len(), 0);
     for at in memchr3_iter(b'\\', b'&', b'%', bytes) {
+        if at < plain {
+            continue;
+        }
         match step(bytes, at, run_before(bytes, at), reading) {
-            Step::Plain => {}
+            Step::Plain => plain = at + plain_length(bytes, at),
             Step::Takes { .. } => return Look::Escapes,
             Step::Cut => {
                 cut = at;
@@ -166,10 +187,11 @@ fn take_back(above: &mut DecodedLevel, reading: DecodeOptions) -> DecodedLevel {
     while at < bytes.len() {
         match step(bytes, at, run, reading) {
             Step::Plain => {
-                below.bytes.push(bytes[at]);
-                below.spans.push(above.spans[at]);
+                let end = at + plain_length(bytes, at);
+                below.bytes.extend_from_slice(&bytes[at..end]);
+                below.spans.extend_from_slice(&above.spans[at..end]);
                 run = next_run(run, bytes[at]);
-                at += 1;
+                at = end;
             }
             Step::Takes { length, means, count } => {
                 let span = (above.spans[at].0, above.spans[at + length - 1].1);
@@ -264,11 +286,11 @@ fn entity(rest: &[u8]) -> Step {
             if length == rest.len() - 1 {
                 return Step::Cut;
             }
+            if rest.get(length + 1) != Some(&b';') {
+                return Step::Plain;
+            }
             let named = ENTITIES.iter().find(|(name, _)| name.as_bytes() == &within[..length]);
-            return match (rest.get(length + 1), named) {
-                (Some(b';'), Some((_, means))) => Step::byte(length + 2, *means),
-                _ => Step::Plain,
-            };
+            return named.map_or(Step::Plain, |(_, means)| Step::byte(length + 2, *means));
         }
         Some(number) => number,
     };
@@ -296,7 +318,7 @@ fn entity(rest: &[u8]) -> Step {
 
 /// Any number of backslashes before one letter: each depth of JSON doubles them.
 fn backslash(rest: &[u8], run: usize, reading: DecodeOptions) -> Step {
-    let slashes = rest.iter().take_while(|byte| **byte == b'\\').count();
+    let slashes = slashes(rest);
     let Some(letter) = rest.get(slashes) else { return Step::Cut };
     let after = &rest[slashes + 1..];
     match letter {
@@ -346,7 +368,7 @@ fn surrogates(rest: &[u8], length: usize, code: u32) -> Step {
         return Step::letter(length, code);
     }
     let second = &rest[length..];
-    let slashes = second.iter().take_while(|byte| **byte == b'\\').count();
+    let slashes = slashes(second);
     match second.get(slashes) {
         None => Step::Cut,
         Some(b'u') if slashes > 0 => match hex(&second[slashes + 1..], 4) {
@@ -365,7 +387,7 @@ fn surrogates(rest: &[u8], length: usize, code: u32) -> Step {
 fn line_end(rest: &[u8]) -> usize {
     let mut at = 0;
     while at < rest.len() {
-        let slashes = rest[at..].iter().take_while(|byte| **byte == b'\\').count();
+        let slashes = slashes(&rest[at..]);
         match (slashes, rest.get(at + slashes)) {
             (0, Some(b'\n' | b'\r' | b' ' | b'\t')) => at += 1,
             (1.., Some(b'n' | b'r' | b't')) => at += slashes + 1,

@@ -22,6 +22,9 @@ pub(super) const NAME: &str = "format.";
 
 /// No run that holds a beginning is shorter: the shortest tokens of Slack.
 const SHORTEST_RUN: usize = 12;
+/// A longer run is looked at in parts, so that whoever looks on behind a secret in it does not
+/// look at all the rest each time.
+const LONGEST_RUN: usize = 1024;
 /// A body this long is cut there rather than left: no format has a longest length like it.
 const LONG: usize = 4096;
 /// So far back from the end of a text something unfinished may begin.
@@ -146,7 +149,8 @@ pub(super) fn find(bytes: &[u8], at: usize) -> Option<(Range<usize>, &'static st
     let marker = |rule: usize| FORMATS.markers.get(rule).map(String::as_str);
     let key = private_key::find(bytes, at);
     let until = key.as_ref().map_or(bytes.len(), |key| key.start);
-    let mut from = at;
+    let rank = |(at, _): &(Range<usize>, &str)| (at.start, usize::MAX - at.end);
+    let (mut from, mut first) = (at, None);
     while let Some(run) = next_run(bytes, from).filter(|run| run.start < until) {
         let found = hits(bytes, run.clone()).filter_map(|hit| {
             let (Body::Whole(value) | Body::Open(Some(value))) = hit.body(bytes) else {
@@ -155,13 +159,17 @@ pub(super) fn find(bytes: &[u8], at: usize) -> Option<(Range<usize>, &'static st
             let start = if value.start > 0 { hit.end + value.start } else { hit.start };
             Some((start.max(at)..hit.end + value.end, marker(hit.rule)?))
         });
-        let found = found.min_by_key(|(at, _)| (at.start, usize::MAX - at.end));
-        if found.is_some() {
-            return found;
+        first = first.into_iter().chain(found).min_by_key(rank);
+        let is_part = run.len() == LONGEST_RUN;
+        // In the next part nothing begins earlier, but for letters before the fixed ones.
+        let is_first = |(at, _): &(Range<usize>, &str)| !is_part || at.start + before() < run.end;
+        if first.as_ref().is_some_and(is_first) {
+            return first;
         }
-        from = run.end;
+        // What the end of the part cuts off is in the next one.
+        from = if is_part { run.end - FORMATS.longest } else { run.end };
     }
-    key.and_then(|key| Some((key, marker(FORMATS.rules.len())?)))
+    first.or_else(|| key.and_then(|key| Some((key, marker(FORMATS.rules.len())?))))
 }
 
 /// Where the earliest from `at` on begins that the end of the bytes cuts off.
@@ -198,7 +206,7 @@ fn open_from(bytes: &[u8], at: usize) -> usize {
     back(back(run, rules::is_gap), |byte| class(byte) != 0)
 }
 
-/// The next run of letters that is long enough to hold a secret.
+/// The next run of letters that is long enough to hold a secret, or its first part.
 fn next_run(bytes: &[u8], from: usize) -> Option<Range<usize>> {
     let mut at = from;
     while at + SHORTEST_RUN <= bytes.len() {
@@ -206,8 +214,8 @@ fn next_run(bytes: &[u8], from: usize) -> Option<Range<usize>> {
         match ahead.iter().rposition(|byte| class(*byte) == 0) {
             Some(other) => at += other + 1,
             None => {
-                let rest = &bytes[at + SHORTEST_RUN..];
-                let more = rest.iter().take_while(|byte| class(**byte) != 0).count();
+                let rest = bytes[at + SHORTEST_RUN..].iter().take(LONGEST_RUN - SHORTEST_RUN);
+                let more = rest.take_while(|byte| class(**byte) != 0).count();
                 return Some(at..at + SHORTEST_RUN + more);
             }
         }
@@ -226,6 +234,8 @@ struct Hit {
 }
 
 fn hits(bytes: &[u8], run: Range<usize>) -> impl Iterator<Item = Hit> {
+    #[cfg(test)]
+    super::work::add(run.len());
     let formats = &*FORMATS;
     let finder = formats.finder.as_ref().filter(|_| formats.pairs.are_in(&bytes[run.clone()]));
     let input = Input::new(&bytes[..run.end]).span(run);

@@ -19,8 +19,11 @@ mod form_set;
 mod formats;
 mod forms;
 mod marker;
+mod open_word;
 mod reader;
 mod stream;
+#[cfg(test)]
+mod work;
 
 use decode::DecodedLevel;
 use form_set::FormSet;
@@ -301,9 +304,14 @@ impl Table {
     }
 
     fn view<'t>(&'t self, text: &'t str, formats: Formats) -> View<'t> {
-        let reading = decode::DecodeOptions { backslashes: self.backslashes };
-        let (levels, cut) = decode::levels(text, reading);
+        #[cfg(test)]
+        work::add(text.len());
+        let (levels, cut) = decode::levels(text, self.reading());
         View { table: self, text, lowered: decode::lowered(text), levels, cut, formats }
+    }
+
+    fn reading(&self) -> decode::DecodeOptions {
+        decode::DecodeOptions { backslashes: self.backslashes }
     }
 
     /// As [`FormSet::unfinished`], of either owner.
@@ -498,10 +506,17 @@ impl<'t> View<'t> {
         if self.formats == Formats::Kept {
             return known;
         }
+        // The beginning of an escape does not end what stands before it.
+        let open = |bytes: &[u8], cut: usize, at: usize| {
+            let begun = formats::unfinished(bytes, at).into_iter();
+            let before =
+                (cut < bytes.len()).then(|| formats::unfinished(&bytes[..cut], at.min(cut)));
+            begun.chain(before.flatten()).min()
+        };
         let deeper = self.levels.iter().filter_map(|level| {
-            Some(outside(level, formats::unfinished(&level.bytes, level.from(at))?))
+            Some(outside(level, open(&level.bytes, level.cut, level.from(at))?))
         });
-        formats::unfinished(bytes, at).into_iter().chain(deeper).fold(known, usize::min)
+        open(bytes, self.cut, at).into_iter().chain(deeper).fold(known, usize::min)
     }
 }
 

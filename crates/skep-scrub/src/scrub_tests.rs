@@ -452,6 +452,18 @@ fn of_secrets_that_overlap_nothing_is_left() {
     assert_eq!(phrase.clean(&token), "[secret:format.npm-token].");
 }
 
+/// Until an escape is whole, nobody knows that it is no part of the key before it.
+#[test]
+fn an_escape_that_is_cut_off_ends_no_key() {
+    let scrubber = scrubber(&["hive-Zz9_x8Yy7Ww6"]);
+    let begin = "-----BEGIN PRIVATE KEY-----\n\n".repeat(5);
+    let text = format!("it {begin}{} \"ends\"", "%61".repeat(40));
+    let letters: Vec<&str> = text.split("").collect();
+    let expected = "it [secret:format.private-key] \"ends\"";
+    assert_eq!(scrubber.clean(&text), expected);
+    assert_eq!(streamed(&scrubber, &letters), expected);
+}
+
 /// Else an agent could find a secret of people by which of its own values is seen before it.
 #[test]
 fn a_value_of_an_agent_that_overlaps_with_one_of_people_is_not_seen() {

@@ -5,7 +5,8 @@
 
 use secrecy::zeroize::Zeroizing;
 
-use super::{Ahead, Formats, Scrubber, View, decode, formats};
+use super::{Ahead, Formats, Scrubber, Table, View, decode, formats};
+use crate::open_word::{self, OpenWord};
 
 /// Bytes that wait at most, or more where a secret is longer: a run of escapes without an end is
 /// not the beginning of one.
@@ -23,13 +24,35 @@ const ESCAPED: usize = 16;
 /// formats what tells whether a word begins, or stands before their fixed letters.
 const CONTEXT: usize = decode::LINE + 8;
 
+/// What waits is read when it has grown by this part of its length: letter by letter it is read
+/// so many times as a whole, however long it is.
+const GROWN: usize = 16;
+/// It is read earlier when a word may pass: up to this length always, and at any length as long
+/// as no more is read in all than so many times what came.
+const SHORT: usize = 512;
+const PER_BYTE: usize = 64;
+
 /// One running text. Whatever the pieces, no secret passes, and what passes is the whole text
 /// scrubbed at once.
+///
+/// What waits is not read anew with every piece. Pieces that are read together give what they give
+/// one by one, so when it is read decides only how long something waits.
 #[derive(Default)]
 pub struct Stream {
     held: Zeroizing<String>,
     /// So much of its beginning was passed on and is done with.
     context: usize,
+    /// So much of it was there when it was read.
+    read: usize,
+    /// The word it ends with, as far as small pieces need it.
+    word: OpenWord,
+    /// Something in what was there then is written as an escape.
+    is_escaped: bool,
+    /// So far it was looked for ends of words that may pass, and whether there is one.
+    checked: usize,
+    has_word: bool,
+    /// Bytes that may be read before their time.
+    spare: usize,
     formats: Formats,
     found: bool,
 }
@@ -46,14 +69,48 @@ impl Stream {
         if table.is_empty() && self.formats == Formats::Kept {
             return piece;
         }
-        let text = match self.held.is_empty() {
-            true => piece,
-            false => {
-                let mut text = std::mem::take(&mut *self.held);
-                text.push_str(&piece);
-                text
-            }
-        };
+        if self.is_due(&table, piece) { self.read(&table) } else { String::new() }
+    }
+
+    /// Takes the piece in; whether the text is to be read now.
+    fn is_due(&mut self, table: &Table, piece: String) -> bool {
+        let (before, grown) = (self.held.len(), piece.len());
+        match before {
+            0 => *self.held = piece,
+            _ => self.held.push_str(&piece),
+        }
+        let length = before + grown;
+        self.spare = self.spare.saturating_add(PER_BYTE.saturating_mul(grown));
+        if GROWN.saturating_mul(grown) >= length {
+            return true;
+        }
+        self.word.take(&self.held.as_bytes()[before..]);
+        let (end, is_endless) = self.may_pass(table);
+        let passing = self.held.as_bytes().get(self.checked..end).unwrap_or_default();
+        self.has_word |= !is_endless && !passing.iter().all(|byte| is_of_word(*byte));
+        self.checked = self.checked.max(end);
+        match self.has_word {
+            _ if end <= self.context => false,
+            true if length <= SHORT || self.spare >= length => true,
+            _ => GROWN * (length - self.read) >= length,
+        }
+    }
+
+    /// So far may the text pass at most: not the word it ends with while that is short enough to
+    /// wait, nor what waits anyway. Escapes that were not read yet make both longer. And whether
+    /// that word is longer.
+    fn may_pass(&self, table: &Table) -> (usize, bool) {
+        let expansion = if self.is_escaped { ESCAPED } else { 1 };
+        let length = self.held.len();
+        let (start, last) =
+            (self.word.start(), length.saturating_sub(most_of_word(table, expansion)));
+        let lag = length.saturating_sub(expansion * table.lag);
+        (start.max(last).min(lag), start < last)
+    }
+
+    fn read(&mut self, table: &Table) -> String {
+        let text = std::mem::take(&mut *self.held);
+        self.spare = self.spare.saturating_sub(text.len());
         let view = table.view(&text, self.formats);
         let (passed, waits) = self.pass(&view, |from| {
             view.unfinished(from, MOST_LAG).min(view.open_word(from)).min(view.lag(from))
@@ -61,6 +118,9 @@ impl Stream {
         let from = text.floor_char_boundary(waits.saturating_sub(CONTEXT));
         text[from..].clone_into(&mut self.held);
         self.context = waits - from;
+        (self.read, self.checked, self.has_word) = (self.held.len(), self.context, false);
+        self.is_escaped = decode::has_escapes(self.held.as_bytes(), table.reading());
+        self.word = OpenWord::of(self.held.as_bytes(), self.is_escaped);
         passed
     }
 
@@ -70,7 +130,7 @@ impl Stream {
         let table = scrubber.table();
         let view = table.view(&text, self.formats);
         let (passed, _) = self.pass(&view, |_| text.len());
-        self.context = 0;
+        *self = Self { formats: self.formats, found: self.found, ..Self::default() };
         passed
     }
 
@@ -135,11 +195,9 @@ impl View<'_> {
     /// that, only how long they are: of a word without escapes no more waits than the longest form
     /// has, and what may stand before the value of a format.
     fn open_word(&self, at: usize) -> usize {
-        let (bytes, table) = (self.text.as_bytes(), self.table);
-        let most = (self.expansion() * table.longest).max(formats::before());
-        // Behind escapes every letter may be a digit of base64.
-        let is_digit = if self.is_plain() { decode::is_digit } else { is_of_word };
-        word_start(bytes, at.max(bytes.len().saturating_sub(most)), is_digit)
+        let bytes = self.text.as_bytes();
+        let most = most_of_word(self.table, self.expansion());
+        open_word::start(bytes, at.max(bytes.len().saturating_sub(most)), !self.is_plain())
     }
 
     /// Where the last bytes begin, from `at` on, that always wait.
@@ -158,46 +216,16 @@ impl View<'_> {
     }
 }
 
-/// Where the word begins that the bytes end with, from `at` on. A line end inside base64 is part of
-/// it.
-fn word_start(bytes: &[u8], at: usize, is_digit: fn(u8) -> bool) -> usize {
-    let mut start = back(bytes, bytes.len(), is_of_word);
-    while let Some(end) = line_end(bytes, start)
-        && end > at
-        && is_inside(bytes, end, is_digit)
-    {
-        start = back(bytes, end, is_of_word);
-    }
-    start.max(at)
-}
-
-/// Where the line ends whose successor begins at `start`.
-fn line_end(bytes: &[u8], start: usize) -> Option<usize> {
-    let end = back(bytes, start, |byte| byte.is_ascii_whitespace());
-    matches!(bytes[end..start], [b'\n' | b'\r', ..]).then_some(end)
-}
-
-/// Whether the line end at `at` is left out by [`decode`]: behind enough digits of base64, those of
-/// earlier lines included.
-fn is_inside(bytes: &[u8], mut at: usize, is_digit: fn(u8) -> bool) -> bool {
-    loop {
-        let line = back(bytes, at, is_digit);
-        if at - line >= decode::LINE {
-            return true;
-        }
-        match line_end(bytes, line) {
-            Some(end) => at = end,
-            None => return false,
-        }
-    }
-}
-
-/// Where the bytes begin that are such ones up to `end`.
-fn back(bytes: &[u8], end: usize, is_such: fn(u8) -> bool) -> usize {
-    bytes[..end].iter().rposition(|byte| !is_such(*byte)).map_or(0, |other| other + 1)
+/// So many bytes of an open word wait at most.
+fn most_of_word(table: &Table, expansion: usize) -> usize {
+    (expansion * table.longest).max(formats::before())
 }
 
 /// Letters of other scripts end a word: a text without blanks would wait for its end.
 pub(super) fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_graphic()
 }
+
+#[cfg(test)]
+#[path = "stream_tests.rs"]
+mod tests;

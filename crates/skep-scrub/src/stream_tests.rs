@@ -1,0 +1,164 @@
+use proptest::prelude::*;
+
+use crate::{Scrubber, Secret, Stream, work};
+
+/// What a text may be made of, over and over: letters, escapes of every kind and inside each
+/// other, encodings, ends of words, beginnings of formats and of escapes.
+const PATTERNS: [&str; 38] = [
+    "x",
+    "word ",
+    "é",
+    "\n",
+    "a\n",
+    "%61",
+    "%25",
+    "%2525",
+    "%61 ",
+    "%61%61%61%61%61%61\n",
+    "\\u0061",
+    "\\\\\\u0061",
+    "\\ud83d\\udc1d",
+    "\\x61",
+    "\\u{61}",
+    "\\n",
+    "\\\n",
+    "\\",
+    "\\\\\\\\\\\\\\\\ ",
+    "\\\"",
+    "&#97;",
+    "&#x000061;",
+    "&#97",
+    "&amp;",
+    "&amp;#97;",
+    "&",
+    "%26%2397;",
+    "%5Cu0061",
+    "\\u002561",
+    "&#37;36&#37;31",
+    "%",
+    "6a6b",
+    "6A6b",
+    "YWFhYWFh",
+    "YWFhYWFhYWFhYWFhYWFhYWFh\n",
+    "YWFhYWFhYWFhYWFhYWFhYWFh\\n",
+    "-----BEGIN PRIVATE KEY-----\n\n",
+    "ghp_",
+];
+
+/// With a short secret, with one of several words, with a key file.
+fn vaults() -> [Scrubber; 3] {
+    let line = |number: usize| format!("{number:02}{}\n", "aB3dE5gH7jK9mN1p".repeat(4));
+    let lines: String = (0..24).map(line).collect();
+    let key = format!("-----BEGIN FROBNITZ-----\n{lines}-----END FROBNITZ-----\n");
+    ["hive-Zz9_x8Yy7Ww6Vv5Uu4", "correct horse battery staple 77", &key].map(|value| {
+        let scrubber = Scrubber::default();
+        scrubber.add([Secret::new("s", value)]);
+        scrubber
+    })
+}
+
+fn letter_by_letter(scrubber: &Scrubber, text: &str) -> String {
+    let mut stream = Stream::default();
+    let pushed = text.chars().map(|letter| stream.push(scrubber, letter.to_string()));
+    let mut passed: String = pushed.collect();
+    passed.push_str(&stream.finish(scrubber));
+    passed
+}
+
+/// So many bytes are looked at for each byte of a text at most, however long it is.
+const MOST_WORK: usize = 600;
+
+#[test]
+fn a_text_in_letters_takes_time_for_its_length() {
+    for (number, scrubber) in vaults().iter().enumerate() {
+        for pattern in PATTERNS {
+            for length in [1_250, 5_000] {
+                let text: String = pattern.chars().cycle().take(length).collect();
+                let work = work::of(|| assert_eq!(letter_by_letter(scrubber, &text), text));
+                let most = MOST_WORK * text.len();
+                assert!(work <= most, "{pattern:?} {length}, vault {number}: {work} > {most}");
+            }
+        }
+    }
+}
+
+/// Runs that nothing is made of until their end comes.
+#[test]
+fn a_text_in_one_piece_takes_time_for_its_length() {
+    let texts = [
+        format!("{}z", "\\".repeat(100_000)),
+        format!("{} a", "\\".repeat(100_000)),
+        format!("{}{}", "YWFhYWFhYWFhYWFhYWFh\n", "a\n".repeat(50_000)),
+        format!("{}{}", "YWFhYWFhYWFhYWFhYWFh\n", "\\\\\\\\q\n".repeat(20_000)),
+    ];
+    for scrubber in vaults() {
+        for text in &texts {
+            let work = work::of(|| {
+                let mut stream = Stream::default();
+                let passed = stream.push(&scrubber, text.clone());
+                assert_eq!(passed + &stream.finish(&scrubber), *text);
+            });
+            assert!(work <= 16 * text.len(), "{}: {work}", &text[..30]);
+        }
+    }
+}
+
+/// Secrets in one run of letters, whole and in letters.
+#[test]
+fn a_run_full_of_secrets_takes_time_for_its_length() {
+    let token = "npm_a1B2c3D4e5a1B2c3D4e5a1B2c3D4e5a1B2c3/";
+    let [short, ..] = vaults();
+    let (text, clean) = (token.repeat(300), "[secret:format.npm-token]/".repeat(300));
+    let whole = work::of(|| assert_eq!(short.clean(&text), clean));
+    assert!(whole <= 64 * text.len(), "{whole}");
+    let letters = work::of(|| assert_eq!(letter_by_letter(&short, &text), clean));
+    assert!(letters <= MOST_WORK * text.len(), "{letters}");
+}
+
+/// The end of a word lets it pass, also where much waits that was not read.
+#[test]
+fn the_end_of_a_long_word_lets_it_pass() {
+    let [short, ..] = vaults();
+    let long = Scrubber::default();
+    long.add([Secret::new("s", "aB3dE5gH7jK9mN1p".repeat(20))]);
+    for scrubber in [&short, &long] {
+        for pattern in PATTERNS.iter().filter(|it| it.bytes().all(|byte| byte.is_ascii_graphic())) {
+            for length in [10, 200, 3_000] {
+                let text: String = pattern.chars().cycle().take(length).collect();
+                let mut stream = Stream::default();
+                let letters = text.chars().map(|letter| stream.push(scrubber, letter.to_string()));
+                let mut passed: String = letters.collect();
+                passed.push_str(&stream.push(scrubber, " ".to_owned()));
+                assert_eq!(passed, format!("{text} "), "{pattern:?} {length}");
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// In letters, in pieces and as a whole: long escapes around secrets, and none.
+    #[test]
+    fn letters_give_what_the_whole_gives(
+        parts in prop::collection::vec((prop::sample::select(&PATTERNS[..]), 1_usize..120), 1..6),
+        vault in 0_usize..2,
+        ends in prop::collection::vec(prop::sample::select(vec![
+            "", " ", "\n", "hive-Zz9_x8Yy7Ww6Vv5Uu4", "%68ive-Zz9_x8Yy7Ww6Vv5Uu4",
+            "correct horse battery staple 77", "correct horse%20battery&#32;staple 77",
+        ]), 6),
+        step in 1_usize..40,
+    ) {
+        let scrubber = &vaults()[vault];
+        let text: String =
+            parts.iter().zip(ends).map(|((part, count), end)| part.repeat(*count) + end).collect();
+        let whole = scrubber.clean(&text).into_owned();
+        prop_assert_eq!(letter_by_letter(scrubber, &text), &*whole);
+        let mut stream = Stream::default();
+        let letters: Vec<char> = text.chars().collect();
+        let pieces = letters.chunks(step).map(|piece| piece.iter().collect::<String>());
+        let mut passed: String = pieces.map(|piece| stream.push(scrubber, piece)).collect();
+        passed.push_str(&stream.finish(scrubber));
+        prop_assert_eq!(passed, whole);
+    }
+}
