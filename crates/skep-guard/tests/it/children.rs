@@ -156,6 +156,7 @@ async fn misbehaves(scene: &Scene, mode: &str, dropped: bool) {
             }
         }
         "flood line" => assert!(child.line().await.is_err()),
+        "flood errors" => assert_eq!(heard(&mut child).await.unwrap(), "errors"),
         "deaf" => assert_eq!(heard(&mut child).await.unwrap(), "deaf"),
         "daemon" => assert_eq!(heard(&mut child).await.unwrap(), "left a daemon"),
         _ => {}

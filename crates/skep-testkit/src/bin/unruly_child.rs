@@ -23,7 +23,12 @@ fn main() -> ExitCode {
         }
         ["flood", "lines"] => flood(io::stdout(), b"a line of many\n"),
         ["flood", "line"] => flood(io::stdout(), &[b'x'; 4096]),
-        ["flood", "errors"] => flood(io::stderr(), b"an error of many\n"),
+        ["flood", "errors"] => {
+            // More than is kept, before anybody is told of it.
+            eprint!("{}", "an error of many\n".repeat(2000));
+            say("errors");
+            flood(io::stderr(), b"an error of many\n");
+        }
         ["hang"] => wait_forever(),
         ["deaf"] => {
             ignore_signals();
