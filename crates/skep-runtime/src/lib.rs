@@ -20,9 +20,9 @@ pub use door::{
 pub use hive::{Hive, HiveError, Parts, SettingsChange};
 pub use org::Organisation;
 pub use people::browsers::SignedIn;
-pub use people::escalations::EscalationInfo;
 pub use people::life_cycle::LifeCycle;
 pub use people::outcomes;
+pub use people::questions::QuestionInfo;
 pub use people::tokens::FreshToken;
 pub use skep_turn::Live;
 pub use skep_turn::handles::Meters;

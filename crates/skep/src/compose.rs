@@ -71,6 +71,16 @@ pub const ORGANISATION: &[&str] = &[
     "escalate",
     "enqueue_parent_task",
     "list_completed_tasks",
+    "ask_operator",
+    "answer",
+    "send_message",
+    "recv",
+    "remind",
+    "request_next_turn",
+    "get_open_threads",
+    "cancel_thread",
+    "whoami",
+    "set_status",
 ];
 
 /// What configuration files may name.

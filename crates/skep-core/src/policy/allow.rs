@@ -4,6 +4,21 @@
 pub const PRESETS: &[(&str, &[&str])] = &[
     ("@files", &["read", "write", "edit", "glob", "grep"]),
     ("@vault", &["vault_set", "vault_get", "vault_list", "vault_delete"]),
+    (
+        "@messages",
+        &[
+            "ask_operator",
+            "answer",
+            "send_message",
+            "recv",
+            "remind",
+            "request_next_turn",
+            "get_open_threads",
+            "cancel_thread",
+            "whoami",
+            "set_status",
+        ],
+    ),
 ];
 
 /// `patterns` are exact names or globs with `*`.

@@ -246,6 +246,9 @@ pub struct AgentInfo {
     /// What it has to do; for those who see all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub work: Option<WorkInfo>,
+    /// What it says it does; for those who see all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub doing: Option<String>,
 }
 
 /// The hive at one moment: everything with a durable `seq` up to `seq` is in it.

@@ -71,6 +71,7 @@ pub(super) fn new(
         limits: ChainLimits { hops: limits.hops, items: limits.items_per_root },
         deadline: now.saturating_add(i64::try_from(limits.task.as_millis()).unwrap_or(i64::MAX)),
         until: None,
+        question: None,
         now,
     })
 }

@@ -1,9 +1,14 @@
 //! What agents do with each other: the tools, and the times that tasks and queries have.
 
 mod arguments;
+mod ask;
 mod completed;
 mod delegate;
+mod letters;
+mod peer_tool;
 mod query;
+mod reminders;
+mod threads;
 mod tool;
 mod upward;
 
@@ -24,6 +29,7 @@ use skep_store::inbox::EndedTurn;
 
 use crate::door::DoorError;
 use crate::hive::{Hive, Shared, door_error};
+use peer_tool::PeerTool;
 use tool::OrgTool;
 
 /// Looked at from time to time whatever the clock does.
@@ -41,7 +47,9 @@ pub struct Organisation {
 
 impl Organisation {
     pub fn tools(self: &Arc<Self>) -> Vec<Arc<dyn Tool>> {
-        OrgTool::all(self).into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>).collect()
+        let tasks = OrgTool::all(self).into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>);
+        let peers = PeerTool::all(self).into_iter();
+        tasks.chain(peers.map(|tool| Arc::new(tool) as Arc<dyn Tool>)).collect()
     }
 
     /// The hive; nothing where it has ended.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use skep_core::policy::{AgentReach, Class};
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer, ToolContext};
-use skep_store::StoreError;
+use skep_store::{Refusal, StoreError};
 
 use super::Organisation;
 use super::arguments::{
@@ -126,24 +126,34 @@ impl OrgTool {
     }
 
     fn read<T: DeserializeOwned>(&self, arguments: Value) -> Result<T, String> {
-        serde_json::from_value(arguments).map_err(|error| format!("{}: {error}", self.spec.name))
+        read(&self.spec, arguments)
     }
 
-    /// A call that works in the hive.
     fn call<F>(&self, work: impl FnOnce(OrgCall) -> F + Send + 'static) -> Prepared
     where
         F: Future<Output = ToolAnswer> + Send + 'static,
     {
-        let organisation = Arc::clone(&self.organisation);
-        Box::new(move |context| {
-            Box::pin(async move {
-                match organisation.hive().await {
-                    Some(shared) => work(OrgCall { organisation, shared, context }).await,
-                    None => refused("stopping", "the hive is stopping"),
-                }
-            })
-        })
+        in_hive(&self.organisation, work)
     }
+}
+
+/// A call that works in the hive.
+pub(super) fn in_hive<F>(
+    organisation: &Arc<Organisation>,
+    work: impl FnOnce(OrgCall) -> F + Send + 'static,
+) -> Prepared
+where
+    F: Future<Output = ToolAnswer> + Send + 'static,
+{
+    let organisation = Arc::clone(organisation);
+    Box::new(move |context| {
+        Box::pin(async move {
+            match organisation.hive().await {
+                Some(shared) => work(OrgCall { organisation, shared, context }).await,
+                None => refused("stopping", "the hive is stopping"),
+            }
+        })
+    })
 }
 
 impl Tool for OrgTool {
@@ -190,6 +200,10 @@ impl Tool for OrgTool {
     }
 }
 
+pub(super) fn read<T: DeserializeOwned>(spec: &ToolSpec, arguments: Value) -> Result<T, String> {
+    serde_json::from_value(arguments).map_err(|error| format!("{}: {error}", spec.name))
+}
+
 pub(super) fn answered(value: &Value) -> ToolAnswer {
     ToolAnswer::ok(value.to_string())
 }
@@ -200,6 +214,13 @@ pub(super) fn refused(code: &str, why: &str) -> ToolAnswer {
 
 /// The store did not take it.
 pub(super) fn failed(error: &StoreError) -> ToolAnswer {
+    match error {
+        StoreError::Refused(Refusal::Conflict { code, detail }) => return refused(code, detail),
+        StoreError::Refused(Refusal::NotFound { what }) => {
+            return refused("not_found", &format!("{what} does not exist"));
+        }
+        _ => {}
+    }
     tracing::warn!(%error, "a tool of the organisation could not write");
     refused("store", "the hive could not keep this now; call again later")
 }

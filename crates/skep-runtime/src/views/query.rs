@@ -182,6 +182,7 @@ impl Hive {
                 missing_tools: Vec::new(),
                 policy_error: None,
                 work: count.map(|count| count.map(work).unwrap_or_default()),
+                doing: count.flatten().and_then(|count| count.doing.clone()),
             };
             match state {
                 AgentState::Failed { reason } => info.error = Some(reason.clone()),

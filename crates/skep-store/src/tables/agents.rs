@@ -208,6 +208,22 @@ impl Run for WantAgent {
     }
 }
 
+/// An agent says what it does.
+pub struct SayDoing {
+    pub agent: AgentId,
+    pub doing: Option<String>,
+}
+
+impl Run for SayDoing {
+    type Out = ();
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
+        let update = "UPDATE agents SET doing = $2 WHERE id = $1";
+        tx.conn.run(update, &args![self.agent, self.doing]).await?;
+        Ok(())
+    }
+}
+
 /// What the shown status of an agent follows from.
 #[derive(PartialEq)]
 struct Status {
@@ -278,9 +294,11 @@ pub struct AgentCounts {
     pub waiting: i64,
     /// Messages that a turn has still to take up, and those of turns that are about to go on.
     pub queued: i64,
+    /// What it says it does.
+    pub doing: Option<String>,
 }
 
-record!(AgentCounts { agent, wanted, running, waiting, queued });
+record!(AgentCounts { agent, wanted, running, waiting, queued, doing });
 
 /// The row of an agent, also of one that is not in the settings now. The living one has the name;
 /// removed ones are found by their id.
@@ -300,7 +318,8 @@ pub async fn find(
 pub async fn counts(conn: &mut Conn) -> Result<Vec<AgentCounts>, SqlError> {
     // Items of a turn that is tried again later are pending, and wait with it.
     let select = "SELECT a.id, a.wanted, COALESCE(o.running, 0), COALESCE(o.waiting, 0), \
-                  a.pending - COALESCE(o.items, 0) FROM agents a LEFT JOIN (SELECT t.agent, \
+                  a.pending - COALESCE(o.items, 0), a.doing FROM agents a \
+                  LEFT JOIN (SELECT t.agent, \
                   sum(CASE WHEN t.state = 'running' THEN 1 ELSE 0 END) AS running, \
                   sum(CASE WHEN t.state = 'waiting' OR t.state = 'ready' \
                   AND t.available_at IS NOT NULL THEN 1 ELSE 0 END) AS waiting, \

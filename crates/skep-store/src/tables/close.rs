@@ -198,9 +198,13 @@ impl Close {
         if state == ItemState::Cancelled && code != Some(FailureCode::Interrupted.as_str()) {
             cancel::of_turn(tx, &self.turn, self.now, &mut cancelled).await?;
         }
-        let is_event = |item: &EndedItem| item.cause == Cause::Event;
+        let comes_back = |item: &EndedItem| {
+            use Cause::{Continue, Event, Peer, Reminder};
+            matches!(item.cause, Event | Peer | Reminder | Continue)
+        };
         let in_chain = |item: &EndedItem| {
-            is_event(item) || matches!(item.cause, Cause::Task { .. } | Cause::Escalation)
+            let given = matches!(item.cause, Cause::Task { .. } | Cause::Escalation);
+            comes_back(item) || given || item.cause == Cause::Question
         };
         if !items.iter().any(in_chain) {
             return Ok(cancelled);
@@ -213,7 +217,7 @@ impl Close {
             code,
             text,
             kept: &self.kept,
-            only_events: items.iter().all(is_event),
+            comes_back: items.iter().all(comes_back),
             now: self.now,
         };
         results::of_turn(tx, &ended, &mut cancelled).await?;

@@ -434,7 +434,7 @@ async fn steer(
     leased: &Leased<'_>,
     written: usize,
 ) -> Result<Vec<Message>, Refusal> {
-    let items = PendingItem::next(tx, leased.lane, STEERED_AT_ONCE).await?;
+    let items = PendingItem::joining(tx, leased.lane, STEERED_AT_ONCE).await?;
     let mut messages = Vec::with_capacity(items.len());
     for item in items {
         // It begins a session or a turn of its own, and what stands behind it belongs there.

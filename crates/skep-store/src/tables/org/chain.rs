@@ -43,6 +43,7 @@ macro_rules! select_place {
             "coalesce(i.origin_principal, i.principal), ",
             "CASE i.kind WHEN 'event' THEN (SELECT c.parent_task FROM tasks c ",
             "WHERE c.item = i.correlation) ",
+            "WHEN 'continue' THEN i.correlation ",
             "ELSE (SELECT c.item FROM tasks c WHERE c.item = i.id) END ",
             $from
         )

@@ -3,14 +3,15 @@
 use serde_json::json;
 use skep_core::Millis;
 use skep_core::cause::Cause;
-use skep_core::event::ItemState;
+use skep_core::event::{EventKind, ItemState};
 use skep_core::ids::{AgentId, AgentName, ItemId, LaneId, Principal, SessionKey, TurnId};
-use skep_core::task::{TaskKind, TaskState};
+use skep_core::task::{QuestionEnd, TaskKind, TaskState};
 use skep_core::task_event::{self, TaskEvent};
 
 use super::cancel::{self, CancelledTasks};
 use super::chain::{self, ChainPlace};
 use super::new_item::NewItem;
+use super::questions;
 use super::waits;
 use crate::tables::inbox::NORMAL;
 use skep_db::{Columns, Conn, Record, Refusal, SqlError, Tx, args};
@@ -64,7 +65,7 @@ macro_rules! select_tasks {
     ($which:literal) => {
         concat!(
             "SELECT t.item, t.root, t.parent_task, a.name, t.from_agent, t.from_key, t.from_turn, ",
-            "t.kind, t.open, t.created_at, coalesce(i.body, t.body, ''), coalesce(i.lane, 0) ",
+            "t.kind, t.open, t.created_at, coalesce(t.body, i.body, ''), coalesce(i.lane, 0) ",
             "FROM tasks t LEFT JOIN agents a ON a.id = t.agent ",
             "LEFT JOIN items i ON i.id = t.item ",
             $which
@@ -138,8 +139,8 @@ pub(crate) struct TurnResult<'a> {
     /// What it said, or why it said nothing.
     pub text: &'a str,
     pub kept: &'a [KeptResult],
-    /// It was there for events alone.
-    pub only_events: bool,
+    /// It was there for what came back alone: events, messages, reminders.
+    pub comes_back: bool,
     pub now: Millis,
 }
 
@@ -158,6 +159,10 @@ pub(crate) async fn of_turn(
             ItemState::Cancelled => TaskState::Cancelled,
             _ => TaskState::Failed,
         };
+        // What is asked is answered by a tool alone; a turn that says nothing may come back to it.
+        if task.kind == TaskKind::Question && state == TaskState::Done {
+            continue;
+        }
         if state == TaskState::Cancelled {
             cancel::within(tx, &id, now, cancelled).await?;
         } else if task.open > 0 || awaits_event(tx.conn, turn.lane, &id).await? {
@@ -167,7 +172,7 @@ pub(crate) async fn of_turn(
         let file = kept.map(|kept| kept.file.as_str());
         cancelled.woke |= end(tx, &task, &TaskEnd { state, code, text, file, now }).await?;
     }
-    if turn.only_events {
+    if turn.comes_back {
         answer_origin(tx, turn).await?;
     }
     Ok(())
@@ -175,7 +180,8 @@ pub(crate) async fn of_turn(
 
 /// The tasks that the items of a turn belong to.
 pub(crate) async fn worked_at(conn: &mut Conn, turn: &TurnId) -> Result<Vec<ItemId>, SqlError> {
-    let own = "SELECT t.item FROM items i JOIN tasks t ON t.item = i.id WHERE i.turn = $1";
+    let own = "SELECT t.item FROM items i JOIN tasks t ON t.item = \
+               CASE i.kind WHEN 'continue' THEN i.correlation ELSE i.id END WHERE i.turn = $1";
     let mut tasks: Vec<ItemId> = conn.list(own, &args![turn]).await?;
     let events = "SELECT c.parent_task FROM items i JOIN tasks c ON c.item = i.correlation \
                   WHERE i.turn = $1 AND i.kind = 'event' AND c.parent_task IS NOT NULL";
@@ -187,11 +193,13 @@ pub(crate) async fn worked_at(conn: &mut Conn, turn: &TurnId) -> Result<Vec<Item
     Ok(tasks)
 }
 
-/// The end of something given in its course is on its way to the task.
+/// The end of something given in its course is on its way to the task, or a turn that goes on
+/// with it.
 async fn awaits_event(conn: &mut Conn, lane: LaneId, task: &ItemId) -> Result<bool, SqlError> {
-    let select = "SELECT 1 FROM items i JOIN tasks c ON c.item = i.correlation WHERE i.lane = $1 \
-                  AND i.state = 'pending' AND i.turn IS NULL AND i.kind = 'event' \
-                  AND c.parent_task = $2 LIMIT 1";
+    let select = "SELECT 1 FROM items i LEFT JOIN tasks c ON c.item = i.correlation \
+                  WHERE i.lane = $1 AND i.state = 'pending' AND i.turn IS NULL \
+                  AND (i.kind = 'event' AND c.parent_task = $2 \
+                  OR i.kind = 'continue' AND i.correlation = $2) LIMIT 1";
     Ok(conn.find::<i64>(select, &args![lane, task]).await?.is_some())
 }
 
@@ -224,6 +232,16 @@ pub(crate) async fn mark_ended(
     if tx.conn.run(update, &args).await? == 0 {
         return Ok(false);
     }
+    if task.agent_name.is_none() || task.kind == TaskKind::Question {
+        let state = match end.state {
+            TaskState::Open | TaskState::Done => QuestionEnd::Answered,
+            TaskState::Cancelled => QuestionEnd::Withdrawn,
+            TaskState::Failed if end.code == Some(task_event::EXPIRED) => QuestionEnd::Expired,
+            TaskState::Failed => QuestionEnd::Failed,
+        };
+        let kind = EventKind::QuestionEnded { question: task.item.clone(), state };
+        questions::tell(tx, &task.from_turn, kind, end.now).await?;
+    }
     if let (Some(parent), true) = (&task.parent_task, task.kind.is_awaited()) {
         let less = "UPDATE tasks SET open = open - 1 WHERE item = $1";
         tx.conn.run(less, &args![parent]).await?;
@@ -245,6 +263,7 @@ async fn tell_giver(tx: &mut Tx<'_>, task: &Task, end: &TaskEnd<'_>) -> Result<b
     let (open, all) = tx.conn.one(counts, &args, "a sum has a row").await?;
     let body = TaskEvent {
         task: task.item.as_str(),
+        kind: task.kind,
         team: task.agent_name.as_ref().map(AgentName::as_str),
         code: end.code,
         state: end.state,
@@ -272,6 +291,7 @@ async fn tell_giver(tx: &mut Tx<'_>, task: &Task, end: &TaskEnd<'_>) -> Result<b
     let woke = event.insert(tx).await?;
     if let (Some(team), None) = (&task.agent_name, &task.parent_task)
         && end.state != TaskState::Cancelled
+        && task.kind != TaskKind::Question
     {
         let word = if end.state == TaskState::Done { "done" } else { "failed" };
         let payload = json!({
@@ -289,8 +309,8 @@ pub(crate) fn sender(agent: &AgentName) -> Principal {
     Principal(format!("agent:{agent}"))
 }
 
-/// The text of a turn that was there for events alone, where nothing of its chain is open any
-/// more: whoever is behind it has their answer.
+/// The text of a turn that was there for what came back alone, in the conversation that the chain
+/// began in, where nothing of it is open any more: whoever is behind it has their answer.
 async fn answer_origin(tx: &mut Tx<'_>, turn: &TurnResult<'_>) -> Result<(), Refusal> {
     let Some(place) = ChainPlace::of_turn(tx.conn, turn.turn).await? else { return Ok(()) };
     if place.task.is_some() || turn.state == ItemState::Cancelled || turn.text.trim().is_empty() {
@@ -298,7 +318,11 @@ async fn answer_origin(tx: &mut Tx<'_>, turn: &TurnResult<'_>) -> Result<(), Ref
     }
     let open = "SELECT 1 FROM tasks WHERE root = $1 AND state = 'open' LIMIT 1";
     let pending = "SELECT 1 FROM items WHERE lane = $1 AND state = 'pending' AND turn IS NULL \
-                   AND kind = 'event' AND chain_root = $2 LIMIT 1";
+                   AND kind IN ('event', 'peer', 'continue') AND chain_root = $2 LIMIT 1";
+    let began = "SELECT 1 FROM items WHERE id = $1 AND lane = $2";
+    if tx.conn.find::<i64>(began, &args![place.root, turn.lane]).await?.is_none() {
+        return Ok(());
+    }
     if tx.conn.find::<i64>(open, &args![place.root]).await?.is_some()
         || tx.conn.find::<i64>(pending, &args![turn.lane, place.root]).await?.is_some()
     {
