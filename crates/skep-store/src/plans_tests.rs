@@ -4,6 +4,7 @@
 mod agents_tests;
 mod allowed_tests;
 mod deletion_tests;
+mod op_tests;
 mod samples_tests;
 mod seen_tests;
 mod task_tests;

@@ -68,7 +68,7 @@ pub fn bounded(result: &str, team: &str, file: Option<&str>) -> String {
 }
 
 /// Lines that look like ours are quoted.
-fn without_heads(text: &str) -> String {
+pub fn without_heads(text: &str) -> String {
     let ours = |line: &str| {
         let line = line.trim_start_matches(|c: char| !c.is_ascii_alphanumeric() && c != '[');
         line.starts_with("[event") || line.starts_with("Result (data")

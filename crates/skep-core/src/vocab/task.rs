@@ -13,6 +13,8 @@ words! {
         Escalate = "escalate",
         /// To the agent above, which is to go on with it alone.
         HandUp = "hand_up",
+        /// To the operator, who is to approve a change of the hive. Its id is the approval's.
+        Shape = "shape",
     }
     /// open → done | failed | cancelled.
     TaskState {

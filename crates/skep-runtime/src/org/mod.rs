@@ -1,10 +1,20 @@
 //! What agents do with each other: the tools, and the times that tasks and queries have.
 
 mod arguments;
+mod by_people;
 mod completed;
 mod delegate;
+mod leftovers;
+mod making;
+mod manage;
 mod query;
+mod removing;
+mod shutdown_team;
+mod spawn_team;
+mod team_status;
+mod team_tool;
 mod tool;
+mod update_team;
 mod upward;
 
 use std::sync::{Arc, Weak};
@@ -24,6 +34,7 @@ use skep_store::inbox::EndedTurn;
 
 use crate::door::DoorError;
 use crate::hive::{Hive, Shared, door_error};
+use team_tool::TeamTool;
 use tool::OrgTool;
 
 /// Looked at from time to time whatever the clock does.
@@ -41,7 +52,9 @@ pub struct Organisation {
 
 impl Organisation {
     pub fn tools(self: &Arc<Self>) -> Vec<Arc<dyn Tool>> {
-        OrgTool::all(self).into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>).collect()
+        let tasks = OrgTool::all(self).into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>);
+        let teams = TeamTool::all(self).into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>);
+        tasks.chain(teams).collect()
     }
 
     /// The hive; nothing where it has ended.
@@ -73,8 +86,12 @@ fn follow(shared: &Shared, cancelled: &CancelledTasks) {
 }
 
 impl Hive {
-    /// From now on its agents work together.
-    pub fn organise(&self, organisation: &Arc<Organisation>) {
+    /// From now on its agents work together. What a process before this one left half done is
+    /// brought to an end first; the files of the home can be changed by then.
+    pub async fn organise(&self, organisation: &Arc<Organisation>) {
+        if leftovers::end(&self.shared).await.is_err() {
+            leftovers::try_later(&self.shared);
+        }
         // A second hive would be a mistake of the program; the first one stays.
         let _ = organisation.hive.set(Arc::downgrade(&self.shared));
         let keeping = keep_time(Arc::clone(&self.shared), Arc::clone(organisation));

@@ -126,23 +126,14 @@ impl OrgTool {
     }
 
     fn read<T: DeserializeOwned>(&self, arguments: Value) -> Result<T, String> {
-        serde_json::from_value(arguments).map_err(|error| format!("{}: {error}", self.spec.name))
+        read(&self.spec, arguments)
     }
 
-    /// A call that works in the hive.
     fn call<F>(&self, work: impl FnOnce(OrgCall) -> F + Send + 'static) -> Prepared
     where
         F: Future<Output = ToolAnswer> + Send + 'static,
     {
-        let organisation = Arc::clone(&self.organisation);
-        Box::new(move |context| {
-            Box::pin(async move {
-                match organisation.hive().await {
-                    Some(shared) => work(OrgCall { organisation, shared, context }).await,
-                    None => refused("stopping", "the hive is stopping"),
-                }
-            })
-        })
+        prepared(&self.organisation, work)
     }
 }
 
@@ -188,6 +179,29 @@ impl Tool for OrgTool {
             }
         })
     }
+}
+
+pub(super) fn read<T: DeserializeOwned>(spec: &ToolSpec, arguments: Value) -> Result<T, String> {
+    serde_json::from_value(arguments).map_err(|error| format!("{}: {error}", spec.name))
+}
+
+/// A call that works in the hive.
+pub(super) fn prepared<F>(
+    organisation: &Arc<Organisation>,
+    work: impl FnOnce(OrgCall) -> F + Send + 'static,
+) -> Prepared
+where
+    F: Future<Output = ToolAnswer> + Send + 'static,
+{
+    let organisation = Arc::clone(organisation);
+    Box::new(move |context| {
+        Box::pin(async move {
+            match organisation.hive().await {
+                Some(shared) => work(OrgCall { organisation, shared, context }).await,
+                None => refused("stopping", "the hive is stopping"),
+            }
+        })
+    })
 }
 
 pub(super) fn answered(value: &Value) -> ToolAnswer {

@@ -5,6 +5,7 @@ use utoipa::ToSchema;
 
 use skep_core::Millis;
 use skep_core::ids::{AgentName, ItemId, Principal, SessionKey};
+use skep_core::task::TaskKind;
 use skep_guard::clock;
 use skep_store::answer::AnswerTask;
 use skep_store::assign::OPERATOR;
@@ -47,7 +48,9 @@ impl Hive {
             created_at: row.created_at,
             until: row.deadline,
         };
-        Ok(rows.into_iter().map(info).collect())
+        // What is to be approved stands among the approvals.
+        let asked = |row: &TaskRow| row.kind != TaskKind::Shape;
+        Ok(rows.into_iter().filter(asked).map(info).collect())
     }
 
     /// The agent goes on with this answer.

@@ -1,5 +1,6 @@
 //! Tasks: given, waited for, ended, cancelled, over, looked at.
 
+use skep_core::approval::{ApprovalKind, Scope};
 use skep_core::engine::FailureCode;
 use skep_core::event::ItemState;
 use skep_core::ids::*;
@@ -8,9 +9,10 @@ use skep_core::overlap::Overlap;
 use skep_core::settings::QueueMode;
 use skep_core::task::TaskKind;
 
-use super::{Story, seen};
+use super::{Story, approval, seen};
 use crate::agents::{NewAgent, RegisterAgents};
 use crate::answer::AnswerTask;
+use crate::approvals::{self, AnswerApproval, NewApproval};
 use crate::assign::{Assign, Assigned, ChainLimits};
 use crate::cancel::CancelTask;
 use crate::close::Outcome;
@@ -20,6 +22,7 @@ use crate::journal::{Entry, Journal, NewCall};
 use crate::leases::Lease;
 use crate::outbox::OpenChannel;
 use crate::task_views;
+use crate::teams::{self, ChangeScope, ScopeChange};
 use crate::waits::Park;
 use crate::{Command, CommandSet, OpenOptions, Refusal, Run, Store, StoreOf, Tx};
 
@@ -83,6 +86,7 @@ async fn every_statement_about_tasks_finds_its_rows_by_an_index() {
     let replaced = give(assign(&first, "a", TaskKind::Delegate)).await;
     let task = give(assign(&first, "b", TaskKind::Delegate)).await;
     query(&store, &first).await;
+    scope(&store, &first, team).await;
     let worked = story.take(None).await.unwrap();
     assert_eq!(worked.agent, team);
     give(assign(&worked, "u", TaskKind::Escalate)).await;
@@ -93,6 +97,7 @@ async fn every_statement_about_tasks_finds_its_rows_by_an_index() {
     let asked = give(Assign { limits: wide, ..assign(&first, "o", TaskKind::Escalate) }).await;
     let (answer, by) = ("yes".to_owned(), Principal::new("operator"));
     store.write(AnswerTask { task: asked, answer, by, now: 44 }).await.unwrap();
+    shapes(&store, &worked).await;
     store.write(ExpireTasks { now: 45 }).await.unwrap();
     store.write(CancelTask { item: task.clone(), now: 46 }).await.unwrap();
     let (state, code) = (ItemState::Cancelled, FailureCode::Cancelled);
@@ -117,6 +122,68 @@ async fn every_statement_about_tasks_finds_its_rows_by_an_index() {
     });
     assert!(read.await.unwrap().is_some());
     seen::explain_all(folder.path(), &store, 60).await;
+}
+
+/// Changes of the hive are asked for, approved, denied and forgotten.
+async fn shapes(store: &Store, lease: &Lease) {
+    for (call, expires_at) in [("y", 90), ("n", 90), ("z", 10)] {
+        let id = CallId::new(call);
+        let asks = Block::ToolCall { id: id.clone(), name: "x".into(), arguments: ().into() };
+        let message = NewHistoryRow { id: call.into(), body: Body::assistant(vec![asks], None) };
+        let tool = "x".to_owned();
+        let new = NewCall { id: id.clone(), tool, retry_safe: true, decision: None, own: false };
+        let (shape, kind) = (format!("shape-{call}"), ApprovalKind::Shape);
+        let approval = NewApproval { id: shape, kind, call: id, expires_at, ..approval(lease) };
+        let entries = vec![
+            Entry::Assistant { message, calls: vec![new] },
+            Entry::Asked { approval: Box::new(approval) },
+        ];
+        let (turn, token) = (lease.turn.clone(), lease.token);
+        let journal = Journal { turn, token, entries, steer: false, active_ms: 1, now: 9 };
+        store.write(journal).await.unwrap();
+    }
+    let open = store.read(async |conn| approvals::open_shapes(conn, lease.agent, 9).await);
+    assert_eq!(open.await.unwrap(), 3);
+    for (call, approve) in [("y", true), ("n", false)] {
+        let answer = AnswerApproval {
+            id: format!("shape-{call}"),
+            approve,
+            scope: Scope::Once,
+            patterns: Vec::new(),
+            note: None,
+            hash: "h".into(),
+            by: "operator".into(),
+            from: "rest".into(),
+            grants: Vec::new(),
+            event: None,
+            now: 9,
+        };
+        store.write(answer).await.unwrap();
+    }
+    assert_eq!(store.write(ExpireTasks { now: 11 }).await.unwrap().tasks, 1);
+}
+
+/// A team is described and looked at.
+async fn scope(store: &Store, lease: &Lease, team: AgentId) {
+    let word = || vec!["books".to_owned()];
+    let change = |add, remove| ChangeScope {
+        turn: lease.turn.clone(),
+        team: AgentName::new("team"),
+        add,
+        remove,
+    };
+    let changed = store.write(change(word(), vec!["paper".to_owned()])).await.unwrap();
+    assert_eq!(changed, ScopeChange::Changed(word()));
+    let refused = store.write(change(Vec::new(), word())).await.unwrap();
+    assert!(matches!(refused, ScopeChange::Refused { code: "no_keywords", .. }), "{refused:?}");
+    let read = store.read(async |conn| {
+        assert_eq!(teams::words(conn, team).await?, word());
+        assert_eq!(teams::open_turns(conn, lease.agent, 9).await?.len(), 1);
+        assert!(teams::current_task(conn, team, None).await?.is_none());
+        teams::below(conn, lease.agent).await
+    });
+    let below = read.await.unwrap();
+    assert_eq!((below[0].id, below[0].pending), (team, 2));
 }
 
 /// A call that waits for an answer, on record.

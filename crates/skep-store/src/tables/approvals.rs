@@ -3,7 +3,7 @@
 
 use serde_json::{Value as Json, json};
 use skep_core::Millis;
-use skep_core::approval::{ApprovalState, Scope};
+use skep_core::approval::{ApprovalKind, ApprovalState, Scope};
 use skep_core::audit::{AuditKind, AuditRow};
 use skep_core::cause::Cause;
 use skep_core::decision::Decision;
@@ -16,6 +16,7 @@ use skep_core::visible::bounded_text;
 use skep_db::{Conn, Refusal, Run, SqlError, Tx, args, record};
 
 use crate::tables::inbox::{Accept, Accepted};
+use crate::tables::org::shape;
 use crate::tables::people::grants::{AddGrant, GrantRow};
 use crate::tables::waits::Decide;
 
@@ -26,6 +27,7 @@ const TOLD: usize = 400;
 #[derive(Clone, Debug)]
 pub struct NewApproval {
     pub id: String,
+    pub kind: ApprovalKind,
     pub call: CallId,
     pub tool: String,
     pub class: Class,
@@ -63,9 +65,9 @@ pub(crate) async fn ask(
 ) -> Result<(), SqlError> {
     let insert = "INSERT INTO approvals (id, agent, session, session_key, item, turn, call_id, \
                   tool, class, arguments, cwd, files, hash, why, state, asked_by, asked_at, \
-                  expires_at) SELECT $1, $2, $3, s.key, \
+                  expires_at, kind) SELECT $1, $2, $3, s.key, \
                   (SELECT i.id FROM items i WHERE i.turn = $4 ORDER BY i.ord LIMIT 1), \
-                  $4, $5, $6, $7, $8, $9, $10, $11, $12, 'open', $13, $14, $15 \
+                  $4, $5, $6, $7, $8, $9, $10, $11, $12, 'open', $13, $14, $15, $16 \
                   FROM sessions s WHERE s.id = $3";
     let (arguments, files, why) =
         (new.arguments.to_string(), new.files.to_string(), new.why.to_string());
@@ -85,7 +87,8 @@ pub(crate) async fn ask(
         why,
         asked_by,
         asking.now,
-        new.expires_at
+        new.expires_at,
+        new.kind
     ];
     tx.conn.run(insert, &args).await?;
     tx.event(asking.event(EventKind::ApprovalAsked {
@@ -122,10 +125,26 @@ pub(crate) async fn mark_expired(
     Ok(())
 }
 
+/// What was asked is not wanted any more, or nobody decided on it in time.
+pub(crate) async fn end_open(
+    tx: &mut Tx<'_>,
+    id: &str,
+    state: ApprovalState,
+    now: Millis,
+) -> Result<(), SqlError> {
+    let update = "UPDATE approvals SET state = $2 WHERE id = $1 AND state = 'open'";
+    if tx.conn.run(update, &args![id, state]).await? > 0
+        && let Some(found) = find(tx.conn, id).await?
+    {
+        tell_decided(tx, &found.asking(now), id, state, None);
+    }
+    Ok(())
+}
+
 /// The turn is over: what it asked needs no answer any more.
 pub(crate) async fn withdraw(tx: &mut Tx<'_>, asking: &Asking<'_>) -> Result<(), SqlError> {
     let update = "UPDATE approvals SET state = 'withdrawn' WHERE turn = $1 AND state = 'open' \
-                  AND reopened = 0 RETURNING id";
+                  AND reopened = 0 AND kind = 'call' RETURNING id";
     for id in tx.conn.list::<String>(update, &args![asking.turn]).await? {
         tell_decided(tx, asking, &id, ApprovalState::Withdrawn, None);
     }
@@ -176,7 +195,8 @@ impl Run for AnswerApproval {
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
         let found = existing(tx.conn, &self.id).await?;
         found.answerable(&self.hash, self.now)?;
-        if !found.reopened && is_told_to_end(tx.conn, &found.turn).await? {
+        let waits = !found.reopened && found.kind == ApprovalKind::Call;
+        if waits && is_told_to_end(tx.conn, &found.turn).await? {
             return Err(withdrawn(&self.id));
         }
         let state = if self.approve { ApprovalState::Approved } else { ApprovalState::Denied };
@@ -191,6 +211,9 @@ impl Run for AnswerApproval {
         tx.audit(self.trace(&found, state)).await?;
         for grant in &self.grants {
             AddGrant(grant.clone()).run(tx).await?;
+        }
+        if found.kind == ApprovalKind::Shape {
+            return shape::decide(tx, &found, self).await.map(|()| None);
         }
         if found.reopened {
             return self.run_as_item(tx).await;
@@ -353,12 +376,13 @@ pub struct Approval {
     pub patterns: Option<Vec<String>>,
     pub note: Option<String>,
     pub used_at: Option<Millis>,
+    pub kind: ApprovalKind,
 }
 
 record! { Approval {
     number, id, agent, agent_name, session, session_key, item, turn, call, tool, class, arguments,
     cwd, files, hash, why, state, reopened, asked_by, asked_at, expires_at, decided_by, decided_at,
-    decided_from, scope, patterns, note, used_at,
+    decided_from, scope, patterns, note, used_at, kind,
 } }
 
 impl Approval {
@@ -443,7 +467,7 @@ macro_rules! select {
             "SELECT p.number, p.id, p.agent, a.name, p.session, p.session_key, p.item, p.turn, ",
             "p.call_id, p.tool, p.class, p.arguments, p.cwd, p.files, p.hash, p.why, p.state, ",
             "p.reopened, p.asked_by, p.asked_at, p.expires_at, p.decided_by, p.decided_at, ",
-            "p.decided_from, p.scope, p.patterns, p.note, p.used_at ",
+            "p.decided_from, p.scope, p.patterns, p.note, p.used_at, p.kind ",
             "FROM approvals p JOIN agents a ON a.id = p.agent ",
             $rest
         )
@@ -456,6 +480,13 @@ pub async fn find(conn: &mut Conn, id: &str) -> Result<Option<Approval>, SqlErro
 
 async fn existing(conn: &mut Conn, id: &str) -> Result<Approval, Refusal> {
     find(conn, id).await?.ok_or_else(|| Refusal::not_found(format!("approval {id}")))
+}
+
+/// Changes of the hive that an agent has asked for and nobody has decided on; at most so many.
+pub async fn open_shapes(conn: &mut Conn, agent: AgentId, most: i64) -> Result<usize, SqlError> {
+    let select = "SELECT id FROM approvals WHERE agent = $1 AND state = 'open' \
+                  AND kind = 'shape' LIMIT $2";
+    Ok(conn.list::<String>(select, &args![agent, most]).await?.len())
 }
 
 /// The open questions of a turn.

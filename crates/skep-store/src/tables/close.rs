@@ -173,6 +173,10 @@ impl Close {
         let ended = i64::try_from(items.len()).unwrap_or(0);
         let by = Tally { running: -ended, turns: -1, ..Tally::default() };
         tally(tx, leased.agent, by).await?;
+        if state == ItemState::Done && items.iter().any(|item| item.cause == Cause::Bootstrap) {
+            let ready = "UPDATE agents SET bootstrapped = 1 WHERE id = $1";
+            tx.conn.run(ready, &args![leased.agent]).await?;
+        }
         self.answer_channels(tx, leased, &items).await?;
         let cancelled = self.end_tasks(tx, leased, &items).await?;
         for EndedItem { id: item, message_id, .. } in items {
@@ -198,7 +202,7 @@ impl Close {
         if state == ItemState::Cancelled && code != Some(FailureCode::Interrupted.as_str()) {
             cancel::of_turn(tx, &self.turn, self.now, &mut cancelled).await?;
         }
-        let is_event = |item: &EndedItem| item.cause == Cause::Event;
+        let is_event = |item: &EndedItem| matches!(item.cause, Cause::Event | Cause::Approved(_));
         let in_chain = |item: &EndedItem| {
             is_event(item) || matches!(item.cause, Cause::Task { .. } | Cause::Escalation)
         };

@@ -15,10 +15,10 @@ use skep_store::{
 use crate::lab::{self, Raw};
 
 const NEW: Schema = <Command as CommandSet>::SCHEMA;
-/// Without the newest eleven.
+/// Without the newest twelve.
 const OLD: Schema = Schema {
     migrations: match NEW.migrations {
-        [before @ .., MigrationFile { version: 23, .. }, _, _, _, _, _, _, _, _, _, _] => before,
+        [before @ .., MigrationFile { version: 23, .. }, _, _, _, _, _, _, _, _, _, _, _] => before,
         _ => panic!("the rows below are those of the schema before 23"),
     },
     ..NEW

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use skep_core::approval::{ApprovalState, Scope};
+use skep_core::approval::{ApprovalKind, ApprovalState, Scope};
 use skep_core::audit::AuditRow;
 use skep_core::cause::Cause;
 use skep_core::ids::{ApprovalId, Principal};
@@ -176,7 +176,7 @@ impl Hive {
             now: clock::now_ms(),
         };
         let mut permit = None;
-        if row.reopened && wish.approve {
+        if row.reopened && row.kind == ApprovalKind::Call && wish.approve {
             let (accept, slot) = self.event_of(row, &wish.by)?;
             command.event = Some(Box::new(accept));
             permit = slot;

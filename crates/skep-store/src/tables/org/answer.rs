@@ -4,7 +4,7 @@ use serde_json::json;
 use skep_core::Millis;
 use skep_core::audit::AuditRow;
 use skep_core::ids::{ItemId, Principal};
-use skep_core::task::TaskState;
+use skep_core::task::{TaskKind, TaskState};
 
 use super::assign::OPERATOR;
 use super::results::{self, Task, TaskEnd};
@@ -24,7 +24,8 @@ impl Run for AnswerTask {
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<bool, Refusal> {
         let open = Task::open(tx.conn, &self.task).await?;
-        let Some(task) = open.filter(|task| task.agent_name.is_none()) else {
+        let asked = |task: &Task| task.agent_name.is_none() && task.kind != TaskKind::Shape;
+        let Some(task) = open.filter(asked) else {
             return Err(self.why_not(tx).await?);
         };
         let by = "UPDATE tasks SET answered_by = $2 WHERE item = $1";

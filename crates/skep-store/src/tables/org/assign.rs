@@ -11,12 +11,13 @@ use skep_core::task::{TaskKind, TaskState};
 use super::cancel::{self, CancelledTasks};
 pub use super::chain::ChainLimits;
 use super::chain::{self, ChainPlace};
+use super::hierarchy::{CallingAgent, Guarded, TargetAgent};
 use super::new_item::NewItem;
 use super::results::{self, Task, TaskEnd, sender};
 use super::task_views::{self, TaskRow};
 use super::waits;
 use crate::tables::inbox::EndedTurn;
-use skep_db::{Conn, Refusal, Run, SqlError, Tx, args, record};
+use skep_db::{Conn, Refusal, Run, SqlError, Tx, args};
 
 /// Pieces of work that a busy team is shown with.
 const SHOWN: i64 = 20;
@@ -58,37 +59,15 @@ pub enum Assigned {
     Refused { code: &'static str, why: String },
 }
 
-/// Who gives it.
-struct Giver {
-    agent: AgentId,
-    agent_name: AgentName,
-    key: SessionKey,
-    parent: Option<AgentId>,
-}
-
-record!(Giver { agent, agent_name, key, parent });
-
-/// Who is to do it. The operator has no row: see [`Target::operator`].
-struct Target {
-    agent: AgentId,
-    agent_name: AgentName,
-    parent: Option<AgentId>,
-}
-
-record!(Target { agent, agent_name, parent });
-
 /// The tasks of the operator are those of this agent, whom there is not.
 pub const OPERATOR: AgentId = AgentId(0);
 /// What one agent may have asked the operator for and has no answer to.
 const ASKED: i64 = 50;
 
-impl Target {
-    fn operator() -> Self {
-        Self { agent: OPERATOR, agent_name: AgentName::new("operator"), parent: None }
-    }
+/// The operator has no row.
+fn operator() -> TargetAgent {
+    TargetAgent { agent: OPERATOR, agent_name: AgentName::new("operator"), parent: None }
 }
-
-type Guarded<T> = Result<T, (&'static str, String)>;
 
 impl Run for Assign {
     type Out = Assigned;
@@ -98,7 +77,8 @@ impl Run for Assign {
         if !given.is_empty() {
             return Ok(Assigned::Given { tasks: given, new: false, turns: Vec::new() });
         }
-        let (giver, place) = self.giver(tx).await?;
+        let giver = CallingAgent::of(tx, &self.turn).await?;
+        let place = ChainPlace::of_turn(tx.conn, &self.turn).await?.ok_or(Refusal::Stale)?;
         let targets = match self.targets(tx.conn, &giver).await? {
             Ok(targets) => targets,
             Err((code, why)) => return Ok(Assigned::Refused { code, why }),
@@ -143,29 +123,14 @@ impl Assign {
         Ok(tasks)
     }
 
-    /// The turn must not have ended, or be about to.
-    async fn giver(&self, tx: &mut Tx<'_>) -> Result<(Giver, ChainPlace), Refusal> {
-        let select = "SELECT t.agent, a.name, l.key, a.parent_id FROM turns t \
-                      JOIN agents a ON a.id = t.agent JOIN lanes l ON l.id = t.lane \
-                      WHERE t.id = $1 AND t.ended_at IS NULL AND t.cancel IS NULL";
-        let giver = tx.conn.find(select, &args![self.turn]).await?.ok_or(Refusal::Stale)?;
-        let place = ChainPlace::of_turn(tx.conn, &self.turn).await?.ok_or(Refusal::Stale)?;
-        Ok((giver, place))
-    }
-
     /// Who is to do it, where the giver may say so.
     async fn targets(
         &self,
         conn: &mut Conn,
-        giver: &Giver,
-    ) -> Result<Guarded<Vec<Target>>, SqlError> {
+        giver: &CallingAgent,
+    ) -> Result<Guarded<Vec<TargetAgent>>, SqlError> {
         if matches!(self.kind, TaskKind::Escalate | TaskKind::HandUp) {
-            let select = "SELECT id, name, parent_id FROM agents WHERE id = $1 \
-                          AND removed_at IS NULL AND installed = 1";
-            let above: Option<Target> = match giver.parent {
-                Some(parent) => conn.find(select, &args![parent]).await?,
-                None => None,
-            };
+            let above = giver.above(conn).await?;
             let why = || format!("there is no agent above {}", giver.agent_name);
             return match (above, self.kind) {
                 (Some(above), _) => Ok(Ok(vec![above])),
@@ -175,20 +140,9 @@ impl Assign {
         }
         let mut targets = Vec::with_capacity(self.teams.len());
         for (_, team) in &self.teams {
-            let select = "SELECT id, name, parent_id FROM agents WHERE name = $1 \
-                          AND removed_at IS NULL AND installed = 1";
-            let found: Option<Target> = conn.find(select, &args![team]).await?;
-            let own = |target: &Target| target.parent == Some(giver.agent);
-            match found {
-                Some(target) if own(&target) => targets.push(target),
-                Some(_) => {
-                    let why = format!(
-                        "{team} is not directly below {}, and only its own parent gives it work",
-                        giver.agent_name
-                    );
-                    return Ok(Err(("not_your_team", why)));
-                }
-                None => return Ok(Err(("unknown_team", format!("there is no team {team}")))),
+            match giver.team(conn, team).await? {
+                Ok(target) => targets.push(target),
+                Err(refused) => return Ok(Err(refused)),
             }
         }
         Ok(Ok(targets))
@@ -198,8 +152,8 @@ impl Assign {
     async fn operator(
         &self,
         conn: &mut Conn,
-        giver: &Giver,
-    ) -> Result<Guarded<Vec<Target>>, SqlError> {
+        giver: &CallingAgent,
+    ) -> Result<Guarded<Vec<TargetAgent>>, SqlError> {
         let open = "SELECT item FROM tasks WHERE agent = $1 AND state = 'open' \
                     AND from_agent = $2 LIMIT $3";
         let args = args![OPERATOR, giver.agent, ASKED];
@@ -208,14 +162,14 @@ impl Assign {
             let why = format!("the operator has {ASKED} open questions of {}", giver.agent_name);
             return Ok(Err(("rate_limited", why)));
         }
-        Ok(Ok(vec![Target::operator()]))
+        Ok(Ok(vec![operator()]))
     }
 
     /// At most so many a minute, and the same one once.
     async fn guard_hand_up(
         &self,
         conn: &mut Conn,
-        giver: &Giver,
+        giver: &CallingAgent,
     ) -> Result<Option<Assigned>, SqlError> {
         let select = "SELECT t.item, i.body, t.created_at FROM tasks t \
                       JOIN items i ON i.id = t.item WHERE t.from_agent = $1 \
@@ -240,7 +194,7 @@ impl Assign {
     async fn guard_busy(
         &self,
         tx: &mut Tx<'_>,
-        targets: &[Target],
+        targets: &[TargetAgent],
     ) -> Result<Result<Vec<EndedTurn>, Assigned>, Refusal> {
         let mut cancelled = CancelledTasks::default();
         for target in targets {
@@ -281,10 +235,10 @@ impl Assign {
     async fn give(
         &self,
         tx: &mut Tx<'_>,
-        giver: &Giver,
+        giver: &CallingAgent,
         place: &ChainPlace,
         item: &ItemId,
-        target: &Target,
+        target: &TargetAgent,
     ) -> Result<(), Refusal> {
         if target.agent == OPERATOR {
             self.tell_origin(tx, giver, place, item).await?;
@@ -306,7 +260,7 @@ impl Assign {
     async fn tell_origin(
         &self,
         tx: &mut Tx<'_>,
-        giver: &Giver,
+        giver: &CallingAgent,
         place: &ChainPlace,
         item: &ItemId,
     ) -> Result<(), Refusal> {
@@ -321,16 +275,19 @@ impl Assign {
     async fn put(
         &self,
         tx: &mut Tx<'_>,
-        giver: &Giver,
+        giver: &CallingAgent,
         place: &ChainPlace,
         item: &ItemId,
-        target: &Target,
+        target: &TargetAgent,
     ) -> Result<(), Refusal> {
         let key = self.key(tx.conn, place, target).await?;
         let call = CallRef { turn: self.turn.clone(), call: self.call.clone() };
         let cause = match self.kind {
             TaskKind::Escalate => Cause::Escalation,
-            TaskKind::Delegate | TaskKind::Query | TaskKind::HandUp => Cause::Task { call },
+            // A change of the hive is no work of an agent; it is asked for elsewhere.
+            TaskKind::Delegate | TaskKind::Query | TaskKind::HandUp | TaskKind::Shape => {
+                Cause::Task { call }
+            }
         };
         let new = NewItem {
             id: item,
@@ -357,10 +314,10 @@ impl Assign {
     async fn insert(
         &self,
         tx: &mut Tx<'_>,
-        giver: &Giver,
+        giver: &CallingAgent,
         place: &ChainPlace,
         item: &ItemId,
-        target: &Target,
+        target: &TargetAgent,
     ) -> Result<(), SqlError> {
         let insert = "INSERT INTO tasks (item, root, parent_task, agent, from_agent, from_key, \
                       from_turn, from_call, kind, created_at, deadline, body) \
@@ -391,7 +348,7 @@ impl Assign {
         &self,
         conn: &mut Conn,
         place: &ChainPlace,
-        target: &Target,
+        target: &TargetAgent,
     ) -> Result<SessionKey, SqlError> {
         if self.kind == TaskKind::Escalate
             && let Some(task) = &place.task

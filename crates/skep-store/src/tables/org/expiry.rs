@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use skep_core::Millis;
 use skep_core::event::CancelReason;
 use skep_core::ids::{CallId, ItemId, TurnId};
-use skep_core::task::TaskState;
+use skep_core::task::{TaskKind, TaskState};
 
 use super::cancel::{self, CancelledTasks};
 use super::results::{self, Task, TaskEnd};
-use super::waits;
+use super::{shape, waits};
 use crate::tables::pending;
 use skep_db::{Conn, Refusal, Run, SqlError, Tx, args};
 
@@ -29,6 +29,11 @@ impl Run for ExpireTasks {
         let mut ended = CancelledTasks::default();
         self.end_waits(tx, &mut ended).await?;
         for task in Task::overdue(tx.conn, self.now, AT_ONCE).await? {
+            if task.kind == TaskKind::Shape {
+                shape::expire(tx, &task, self.now).await?;
+                (ended.tasks, ended.woke) = (ended.tasks + 1, true);
+                continue;
+            }
             cancel::tree(tx, &task, self.now, &mut ended).await?;
             let text = "It did not end in time (limits.task_hours).";
             let (state, code, now) = (TaskState::Failed, Some("expired"), self.now);
