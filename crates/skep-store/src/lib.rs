@@ -19,7 +19,8 @@ pub use skep_db::{
 };
 pub use spine::{Command, Outcome};
 pub use tables::org::{
-    assign, cancel, expiry, letters, questions, receive, reminders, task_views, threads,
+    assign, cancel, expiry, letters, ops, questions, receive, reminders, shutdown, spawn,
+    task_views, teams, threads,
 };
 pub use tables::people::{browsers, grants, requests, tokens, vault};
 pub use tables::{

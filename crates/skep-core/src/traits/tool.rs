@@ -47,6 +47,16 @@ pub trait Tool: Send + Sync {
         Vec::new()
     }
 
+    /// Why a call that changes the shape of the hive would be refused as things stand now: nobody
+    /// is asked about it then. The call itself looks again.
+    fn refusal<'a>(
+        &'a self,
+        _arguments: &'a Value,
+        _context: &'a ToolContext,
+    ) -> BoxFuture<'a, Option<String>> {
+        Box::pin(std::future::ready(None))
+    }
+
     /// Reads the arguments into their type. `Err` says which argument is wrong and what was
     /// expected; nothing has run then.
     fn prepare(&self, arguments: Value) -> Result<Prepared, String>;
@@ -113,6 +123,12 @@ impl Manner {
     /// before it runs.
     pub const fn keyed(class: Class) -> Self {
         Self { class, ..Self::READ }
+    }
+
+    /// Changes the shape of the hive, once however often it runs: where somebody has to approve
+    /// it, the call does not wait for that.
+    pub fn is_shape(self) -> bool {
+        self.class == Class::Shape && self.retry_safe
     }
 
     /// Nothing has to be on record before it runs.

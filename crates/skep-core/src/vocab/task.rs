@@ -15,6 +15,8 @@ words! {
         HandUp = "hand_up",
         /// To the operator or another agent, which is to answer.
         Question = "question",
+        /// To the operator, who is to approve a change of the hive. Its id is the approval's.
+        Shape = "shape",
     }
     /// open → done | failed | cancelled.
     TaskState {

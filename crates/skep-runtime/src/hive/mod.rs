@@ -7,8 +7,10 @@ mod drain;
 mod error;
 mod indexer;
 mod integrity;
+mod unfinished;
 mod vault;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
@@ -48,6 +50,7 @@ pub use configuration::SettingsChange;
 pub(crate) use credentials::{Browsers, SignInLink, TokenCache, ValidToken};
 pub(crate) use error::door_error;
 use indexer::Indexer;
+use unfinished::UnfinishedAgents;
 
 /// The source of the tools that are part of the program.
 const BUILT_IN: &str = "built-in";
@@ -60,8 +63,9 @@ pub struct Parts<'a> {
     pub node: NodeName,
     /// Start although answered messages are missing; the damaged files are copied to this folder.
     pub accept_loss: Option<PathBuf>,
-    /// Made when the vault is open: profiles may need what is in it.
-    pub settings: Box<dyn FnOnce() -> HiveSettings + Send + 'a>,
+    /// Made when the vault is open: profiles may need what is in it. Agents of these names are
+    /// half made and do not count.
+    pub settings: Box<dyn FnOnce(&BTreeSet<AgentName>) -> HiveSettings + Send + 'a>,
     pub engines: Vec<Arc<dyn Engine>>,
     /// What the program itself brings.
     pub built_in: Offer,
@@ -90,6 +94,9 @@ pub(crate) struct Shared {
     pub waiters: Arc<Waiters>,
     pub facts: HiveFacts,
     pub tasks: TaskTracker,
+    pub unfinished: UnfinishedAgents,
+    /// Held over a whole change of the tree: of two the second sees the first.
+    pub changing: tokio::sync::Mutex<()>,
     /// Doors that still read what they owe their clients.
     pub goodbyes: TaskTracker,
     /// Somebody asked the process to stop.
@@ -152,7 +159,8 @@ impl Hive {
         let report = store.report();
         let now = clock::now_ms();
         vault::restore(&parts.vault, &store).await?;
-        let settings = (parts.settings)();
+        let unfinished = UnfinishedAgents::load(&store).await?;
+        let settings = (parts.settings)(&unfinished.names());
         let mut snapshot = Snapshot::new(settings, AgentMap::default(), parts.engines);
         snapshot.ids = take_over(&store, &report, &snapshot.settings, &parts.node, now).await?;
         let Listeners { registry, meters, indexer, waiters, bus, dispatcher } = listeners;
@@ -213,6 +221,8 @@ impl Hive {
             waiters,
             facts,
             tasks: tasks.clone(),
+            unfinished,
+            changing: tokio::sync::Mutex::default(),
             goodbyes: TaskTracker::new(),
             shutdown: CancellationToken::new(),
             dispatcher,
@@ -262,6 +272,11 @@ impl Hive {
     pub fn write_files_with(&self, writers: FileWriters) {
         // A second one is as good as the first.
         let _ = self.shared.facts.writers.set(writers);
+    }
+
+    /// Agents that are being made: their folders do not count yet.
+    pub fn unfinished(&self) -> BTreeSet<AgentName> {
+        self.shared.unfinished.names()
     }
 
     /// What is counted, to be shown.
@@ -378,7 +393,8 @@ impl Shared {
     /// The agent that has this name now.
     pub fn agent_id(&self, name: &AgentName) -> Result<AgentId, DoorError> {
         let ids = &self.snapshot().ids;
-        ids.get(name).copied().ok_or_else(|| {
+        let found = ids.get(name).filter(|_| !self.unfinished.contains(name));
+        found.copied().ok_or_else(|| {
             let known: Vec<&str> = ids.keys().map(AgentName::as_str).collect();
             let text = format!("There is no agent `{name}`. This hive has: {}.", known.join(", "));
             DoorError::new(ErrorKind::NotFound, "unknown_agent", text)

@@ -78,14 +78,14 @@ pub(super) fn answer_spec() -> ToolSpec {
     )
 }
 
-pub(super) async fn ask(call: &OrgCall, arguments: AskArguments) -> ToolAnswer {
+pub(super) async fn ask(call: OrgCall, arguments: AskArguments) -> ToolAnswer {
     let AskArguments { question, options, multi, ttl_seconds, to } = arguments;
     let form = match AnswerForm::new(&options, multi) {
         Ok(form) => form,
         Err(why) => return refused("options", &why),
     };
     let to = to.unwrap_or_else(|| AgentName::new("operator"));
-    let new = match delegate::new(call, TaskKind::Question, vec![to], question) {
+    let new = match delegate::new(&call, TaskKind::Question, vec![to], question) {
         Ok(new) => new,
         Err(refused) => return *refused,
     };
@@ -108,7 +108,7 @@ pub(super) async fn ask(call: &OrgCall, arguments: AskArguments) -> ToolAnswer {
     }
 }
 
-pub(super) async fn answer(call: &OrgCall, arguments: AnswerArguments) -> ToolAnswer {
+pub(super) async fn answer(call: OrgCall, arguments: AnswerArguments) -> ToolAnswer {
     let AnswerArguments { id, answer, options } = arguments;
     let context = &call.context;
     let by = Answerer::Agent {

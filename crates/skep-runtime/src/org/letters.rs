@@ -61,7 +61,7 @@ pub(super) fn recv_spec() -> ToolSpec {
     )
 }
 
-pub(super) async fn send(call: &OrgCall, arguments: SendArguments) -> ToolAnswer {
+pub(super) async fn send(call: OrgCall, arguments: SendArguments) -> ToolAnswer {
     let SendArguments { to, body, in_reply_to } = arguments;
     let limits = &call.shared.settings().limits;
     if body.trim().is_empty() {
@@ -104,7 +104,7 @@ fn told(letters: &[SentLetter]) -> ToolAnswer {
     }
 }
 
-pub(super) async fn recv(call: &OrgCall, arguments: RecvArguments) -> ToolAnswer {
+pub(super) async fn recv(call: OrgCall, arguments: RecvArguments) -> ToolAnswer {
     let RecvArguments { wait_seconds, max } = arguments;
     let (wait, now) = (wait_seconds.unwrap_or(0).clamp(0, LONGEST_WAIT_SECONDS), clock::now_ms());
     // It has waited already.

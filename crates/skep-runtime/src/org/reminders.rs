@@ -54,7 +54,7 @@ pub(super) fn next_turn_spec() -> ToolSpec {
     )
 }
 
-pub(super) async fn remind(call: &OrgCall, arguments: RemindArguments) -> ToolAnswer {
+pub(super) async fn remind(call: OrgCall, arguments: RemindArguments) -> ToolAnswer {
     let RemindArguments { message, delay_seconds, at } = arguments;
     let now = clock::now_ms();
     let at = match (delay_seconds, at) {
@@ -68,12 +68,12 @@ pub(super) async fn remind(call: &OrgCall, arguments: RemindArguments) -> ToolAn
     if at < now || at > now.saturating_add(FARTHEST) {
         return refused("when", "that time is over, or more than a year away");
     }
-    set(call, message, Some(at), now).await
+    set(&call, message, Some(at), now).await
 }
 
-pub(super) async fn next_turn(call: &OrgCall, arguments: NextTurnArguments) -> ToolAnswer {
+pub(super) async fn next_turn(call: OrgCall, arguments: NextTurnArguments) -> ToolAnswer {
     let message = arguments.message.unwrap_or_else(|| GO_ON.to_owned());
-    set(call, message, None, clock::now_ms()).await
+    set(&call, message, None, clock::now_ms()).await
 }
 
 async fn set(call: &OrgCall, body: String, at: Option<Millis>, now: Millis) -> ToolAnswer {

@@ -13,7 +13,7 @@ use skep_store::agents::SayDoing;
 use skep_store::threads::{self, CancelThread, OpenTask};
 
 use super::arguments::{spec, text};
-use super::follow;
+use super::organisation::follow;
 use super::tool::{OrgCall, answered, failed, refused};
 
 /// Characters of each that are shown.
@@ -33,7 +33,7 @@ pub(super) struct CancelArguments {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct StatusArguments {
+pub(super) struct SetStatusArguments {
     status: String,
 }
 
@@ -74,7 +74,7 @@ pub(super) fn status_spec() -> ToolSpec {
     )
 }
 
-pub(super) async fn open(call: &OrgCall) -> ToolAnswer {
+pub(super) async fn open(call: OrgCall, _: NoArguments) -> ToolAnswer {
     let (agent, key) = (call.context.agent_id, &call.context.session_key);
     let read = call.shared.store.read(async |conn| threads::of_session(conn, agent, key).await);
     match read.await {
@@ -107,7 +107,7 @@ fn cut(text: &str) -> String {
     text.chars().take(PREVIEW).collect()
 }
 
-pub(super) async fn cancel(call: &OrgCall, arguments: CancelArguments) -> ToolAnswer {
+pub(super) async fn cancel(call: OrgCall, arguments: CancelArguments) -> ToolAnswer {
     let command = CancelThread {
         agent: call.context.agent_id,
         key: call.context.session_key.clone(),
@@ -123,7 +123,7 @@ pub(super) async fn cancel(call: &OrgCall, arguments: CancelArguments) -> ToolAn
     }
 }
 
-pub(super) async fn whoami(call: &OrgCall) -> ToolAnswer {
+pub(super) async fn whoami(call: OrgCall, _: NoArguments) -> ToolAnswer {
     let snapshot = call.shared.snapshot();
     let own = match snapshot.agent(call.context.agent_id, &call.context.agent) {
         Ok(own) => own,
@@ -132,6 +132,9 @@ pub(super) async fn whoami(call: &OrgCall) -> ToolAnswer {
     let (mut children, mut siblings) = (Vec::new(), Vec::new());
     for (name, state) in snapshot.settings.agents.iter() {
         let AgentState::Active(other) = state else { continue };
+        if call.shared.unfinished.contains(name) {
+            continue;
+        }
         if other.parent.as_ref() == Some(&own.name) {
             children.push(name);
         } else if own.parent.is_some() && other.parent == own.parent && *name != own.name {
@@ -145,7 +148,7 @@ pub(super) async fn whoami(call: &OrgCall) -> ToolAnswer {
     }))
 }
 
-pub(super) async fn set_status(call: &OrgCall, arguments: StatusArguments) -> ToolAnswer {
+pub(super) async fn set_status(call: OrgCall, arguments: SetStatusArguments) -> ToolAnswer {
     let status = heads::in_line(&arguments.status);
     if status.chars().count() > STATUS {
         return refused("too_large", "a status has at most 200 characters");

@@ -76,6 +76,8 @@ fn routes() -> Routes {
         .guarded(Action::Talk, routes!(messages::send))
         .guarded(Action::Talk, routes!(agents::stop))
         .guarded(Action::Configure, routes!(agents::life))
+        .guarded(Action::Configure, routes!(agents::create))
+        .guarded(Action::Configure, routes!(agents::remove))
         .guarded(Action::Watch, routes!(hive::state))
         .guarded(Action::Watch, routes!(hive::inbox))
         .guarded(Action::Watch, routes!(items::show))

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use skep_core::approval::{ApprovalKind, Scope};
 use skep_core::cause::CallRef;
 use skep_core::engine::FailureCode;
 use skep_core::event::ItemState;
@@ -12,8 +13,9 @@ use skep_core::question::{AnswerForm, GivenAnswer};
 use skep_core::settings::QueueMode;
 use skep_core::task::TaskKind;
 
-use super::{Story, seen};
+use super::{Story, approval, seen};
 use crate::agents::{NewAgent, RegisterAgents};
+use crate::approvals::{self, NewApproval};
 use crate::assign::{Assign, Assigned, ChainLimits, NewQuestion};
 use crate::cancel::CancelTask;
 use crate::close::Outcome;
@@ -24,7 +26,8 @@ use crate::leases::Lease;
 use crate::outbox::OpenChannel;
 use crate::questions::{self, AnswerTask, Answerer};
 use crate::task_views;
-use crate::waits::Park;
+use crate::teams::{self, ChangeScope, ScopeChange};
+use crate::waits::{AnswerApproval, Park};
 use crate::{Command, CommandSet, OpenOptions, Refusal, Run, Store, StoreOf, Tx};
 
 crate::commands! {
@@ -97,6 +100,7 @@ async fn every_statement_about_tasks_finds_its_rows_by_an_index() {
     let replaced = give(assign(&first, "a", TaskKind::Delegate)).await;
     let task = give(assign(&first, "b", TaskKind::Delegate)).await;
     query(&store, &first).await;
+    scope(&store, &first, team).await;
     let worked = story.take(None).await.unwrap();
     assert_eq!(worked.agent, team);
     give(assign(&worked, "u", TaskKind::Escalate)).await;
@@ -120,6 +124,7 @@ async fn every_statement_about_tasks_finds_its_rows_by_an_index() {
         Answerer::Agent { agent: team, agent_name: AgentName::new("team"), call },
     )
     .await;
+    shapes(&store, &worked).await;
     store.write(ExpireTasks { now: 45 }).await.unwrap();
     store.write(CancelTask { item: task.clone(), now: 46 }).await.unwrap();
     let (state, code) = (ItemState::Cancelled, FailureCode::Cancelled);
@@ -152,6 +157,73 @@ async fn answer(store: &Store, task: &ItemId, by: Answerer) {
     assert!(
         store.read(async |conn| questions::of_operator(conn, 9).await).await.unwrap().is_empty()
     );
+}
+
+/// Changes of the hive are asked for, approved, denied and forgotten.
+async fn shapes(store: &Store, lease: &Lease) {
+    for (call, expires_at) in [("y", 90), ("n", 90), ("z", 10)] {
+        let id = CallId::new(call);
+        let asks = Block::ToolCall { id: id.clone(), name: "x".into(), arguments: ().into() };
+        let message = NewHistoryRow { id: call.into(), body: Body::assistant(vec![asks], None) };
+        let tool = "x".to_owned();
+        let new = NewCall { id: id.clone(), tool, retry_safe: true, decision: None, own: false };
+        let (shape, kind) = (format!("shape-{call}"), ApprovalKind::Shape);
+        let approval = NewApproval { id: shape, kind, call: id, expires_at, ..approval(lease) };
+        let entries = vec![
+            Entry::Assistant { message, calls: vec![new] },
+            Entry::Asked { approval: Box::new(approval) },
+        ];
+        let (turn, token) = (lease.turn.clone(), lease.token);
+        let journal = Journal { turn, token, entries, steer: false, active_ms: 1, now: 9 };
+        store.write(journal).await.unwrap();
+    }
+    let open = store.read(async |conn| approvals::open_shapes(conn, lease.agent, 9).await);
+    assert_eq!(open.await.unwrap(), 3);
+    let asked = store.read(async |conn| questions::of_operator(conn, 9).await);
+    assert!(asked.await.unwrap().is_empty(), "what is to be approved is no question");
+    let (task, answer) = (ItemId::new("shape-y"), GivenAnswer::words("yes"));
+    let by = Answerer::Operator(Principal::new("operator"));
+    store.write(AnswerTask { task, answer, by, now: 9 }).await.unwrap_err();
+    for (call, approve) in [("y", true), ("n", false)] {
+        let answer = AnswerApproval {
+            id: format!("shape-{call}"),
+            approve,
+            scope: Scope::Once,
+            patterns: Vec::new(),
+            note: None,
+            hash: "h".into(),
+            by: "operator".into(),
+            from: "rest".into(),
+            grants: Vec::new(),
+            event: None,
+            now: 9,
+        };
+        store.write(answer).await.unwrap();
+    }
+    assert_eq!(store.write(ExpireTasks { now: 11 }).await.unwrap().tasks, 1);
+}
+
+/// A team is described and looked at.
+async fn scope(store: &Store, lease: &Lease, team: AgentId) {
+    let word = || vec!["books".to_owned()];
+    let change = |add, remove| ChangeScope {
+        turn: lease.turn.clone(),
+        team: AgentName::new("team"),
+        add,
+        remove,
+    };
+    let changed = store.write(change(word(), vec!["paper".to_owned()])).await.unwrap();
+    assert_eq!(changed, ScopeChange::Changed(word()));
+    let refused = store.write(change(Vec::new(), word())).await.unwrap();
+    assert!(matches!(refused, ScopeChange::Refused { code: "no_keywords", .. }), "{refused:?}");
+    let read = store.read(async |conn| {
+        assert_eq!(teams::words(conn, team).await?, word());
+        assert_eq!(teams::open_turns(conn, lease.agent, 9).await?.len(), 1);
+        assert!(teams::current_task(conn, team, None).await?.is_none());
+        teams::below(conn, lease.agent).await
+    });
+    let below = read.await.unwrap();
+    assert_eq!((below[0].id, below[0].pending), (team, 2));
 }
 
 /// A call that waits for an answer.

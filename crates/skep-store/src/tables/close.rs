@@ -173,6 +173,10 @@ impl Close {
         let ended = i64::try_from(items.len()).unwrap_or(0);
         let by = Tally { running: -ended, turns: -1, ..Tally::default() };
         tally(tx, leased.agent, by).await?;
+        if state == ItemState::Done && items.iter().any(|item| item.cause == Cause::Bootstrap) {
+            let ready = "UPDATE agents SET bootstrapped = 1 WHERE id = $1";
+            tx.conn.run(ready, &args![leased.agent]).await?;
+        }
         self.answer_channels(tx, leased, &items).await?;
         let cancelled = self.end_tasks(tx, leased, &items).await?;
         for EndedItem { id: item, message_id, .. } in items {
@@ -199,8 +203,8 @@ impl Close {
             cancel::of_turn(tx, &self.turn, self.now, &mut cancelled).await?;
         }
         let comes_back = |item: &EndedItem| {
-            use Cause::{Continue, Event, Peer, Reminder};
-            matches!(item.cause, Event | Peer | Reminder | Continue)
+            use Cause::{Approved, Continue, Event, Peer, Reminder};
+            matches!(item.cause, Approved(_) | Event | Peer | Reminder | Continue)
         };
         let in_chain = |item: &EndedItem| {
             let given = matches!(item.cause, Cause::Task { .. } | Cause::Escalation);

@@ -12,9 +12,9 @@ use skep_core::task::{TaskKind, TaskState};
 use super::cancel::{self, CancelledTasks};
 pub use super::chain::ChainLimits;
 use super::chain::{self, ChainPlace};
+pub use super::hierarchy::OPERATOR;
+use super::hierarchy::{CallingAgent, Guarded, TargetAgent};
 use super::new_item::NewItem;
-pub use super::parties::OPERATOR;
-use super::parties::{Giver, Guarded, Target};
 use super::questions;
 use super::results::{self, Task, TaskEnd, sender};
 use super::task_views::{self, TaskRow};
@@ -80,7 +80,7 @@ impl Run for Assign {
         if !given.is_empty() {
             return Ok(Assigned::Given { tasks: given, new: false, turns: Vec::new() });
         }
-        let (giver, place) = Giver::of_turn(tx, &self.turn).await?;
+        let (giver, place) = CallingAgent::in_chain(tx, &self.turn).await?;
         let targets = match self.targets(tx.conn, &giver).await? {
             Ok(targets) => targets,
             Err((code, why)) => return Ok(Assigned::Refused { code, why }),
@@ -129,8 +129,8 @@ impl Assign {
     async fn targets(
         &self,
         conn: &mut Conn,
-        giver: &Giver,
-    ) -> Result<Guarded<Vec<Target>>, SqlError> {
+        giver: &CallingAgent,
+    ) -> Result<Guarded<Vec<TargetAgent>>, SqlError> {
         let mut targets = Vec::with_capacity(self.teams.len());
         for (_, team) in &self.teams {
             match self.target(conn, giver, team).await? {
@@ -144,42 +144,32 @@ impl Assign {
     async fn target(
         &self,
         conn: &mut Conn,
-        giver: &Giver,
+        giver: &CallingAgent,
         team: &AgentName,
-    ) -> Result<Guarded<Target>, SqlError> {
+    ) -> Result<Guarded<TargetAgent>, SqlError> {
         if let Some(question) = &self.question {
             let allowed = giver.recipient(conn, team, &question.recipients).await?;
             return match allowed {
-                Ok(Target { agent: OPERATOR, .. }) => giver.operator(conn).await,
+                Ok(TargetAgent { agent: OPERATOR, .. }) => giver.operator(conn).await,
                 other => Ok(other),
             };
         }
         if matches!(self.kind, TaskKind::Escalate | TaskKind::HandUp) {
             let why = || format!("there is no agent above {}", giver.agent_name);
-            return match (Target::above(conn, giver).await?, self.kind) {
+            return match (giver.above(conn).await?, self.kind) {
                 (Some(above), _) => Ok(Ok(above)),
                 (None, TaskKind::Escalate) => giver.operator(conn).await,
                 (None, _) => Ok(Err(("no_parent", why()))),
             };
         }
-        Ok(match Target::named(conn, team).await? {
-            Some(target) if target.parent == Some(giver.agent) => Ok(target),
-            Some(_) => {
-                let why = format!(
-                    "{team} is not directly below {}, and only its own parent gives it work",
-                    giver.agent_name
-                );
-                Err(("not_your_team", why))
-            }
-            None => Err(("unknown_team", format!("there is no team {team}"))),
-        })
+        giver.team(conn, team).await
     }
 
     /// At most so many a minute, and the same one once.
     async fn guard_hand_up(
         &self,
         conn: &mut Conn,
-        giver: &Giver,
+        giver: &CallingAgent,
     ) -> Result<Option<Assigned>, SqlError> {
         let select = "SELECT t.item, i.body, t.created_at FROM tasks t \
                       JOIN items i ON i.id = t.item WHERE t.from_agent = $1 \
@@ -204,7 +194,7 @@ impl Assign {
     async fn guard_busy(
         &self,
         tx: &mut Tx<'_>,
-        targets: &[Target],
+        targets: &[TargetAgent],
     ) -> Result<Result<Vec<EndedTurn>, Assigned>, Refusal> {
         let mut cancelled = CancelledTasks::default();
         for target in targets {
@@ -245,10 +235,10 @@ impl Assign {
     async fn give(
         &self,
         tx: &mut Tx<'_>,
-        giver: &Giver,
+        giver: &CallingAgent,
         place: &ChainPlace,
         item: &ItemId,
-        target: &Target,
+        target: &TargetAgent,
     ) -> Result<(), Refusal> {
         if target.agent == OPERATOR {
             self.tell_origin(tx, giver, place, item).await?;
@@ -282,7 +272,7 @@ impl Assign {
     async fn tell_origin(
         &self,
         tx: &mut Tx<'_>,
-        giver: &Giver,
+        giver: &CallingAgent,
         place: &ChainPlace,
         item: &ItemId,
     ) -> Result<(), Refusal> {
@@ -301,17 +291,20 @@ impl Assign {
     async fn put(
         &self,
         tx: &mut Tx<'_>,
-        giver: &Giver,
+        giver: &CallingAgent,
         place: &ChainPlace,
         item: &ItemId,
-        target: &Target,
+        target: &TargetAgent,
     ) -> Result<(), Refusal> {
         let key = self.key(tx.conn, place, target).await?;
         let call = CallRef { turn: self.turn.clone(), call: self.call.clone() };
         let cause = match self.kind {
             TaskKind::Escalate => Cause::Escalation,
             TaskKind::Question => Cause::Question,
-            TaskKind::Delegate | TaskKind::Query | TaskKind::HandUp => Cause::Task { call },
+            // A change of the hive is no work of an agent; it is asked for elsewhere.
+            TaskKind::Delegate | TaskKind::Query | TaskKind::HandUp | TaskKind::Shape => {
+                Cause::Task { call }
+            }
         };
         let body = match &self.question {
             Some(question) => {
@@ -345,10 +338,10 @@ impl Assign {
     async fn insert(
         &self,
         tx: &mut Tx<'_>,
-        giver: &Giver,
+        giver: &CallingAgent,
         place: &ChainPlace,
         item: &ItemId,
-        target: &Target,
+        target: &TargetAgent,
     ) -> Result<(), SqlError> {
         let insert = "INSERT INTO tasks (item, root, parent_task, agent, from_agent, from_key, \
                       from_turn, from_call, kind, created_at, deadline, body) \
@@ -380,7 +373,7 @@ impl Assign {
         &self,
         conn: &mut Conn,
         place: &ChainPlace,
-        target: &Target,
+        target: &TargetAgent,
     ) -> Result<SessionKey, SqlError> {
         if self.kind == TaskKind::Escalate
             && let Some(task) = &place.task

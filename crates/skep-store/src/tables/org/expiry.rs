@@ -10,7 +10,7 @@ use skep_core::task_event::EXPIRED;
 
 use super::cancel::{self, CancelledTasks};
 use super::results::{self, Task, TaskEnd};
-use super::{reminders, waits};
+use super::{reminders, shape, waits};
 use crate::tables::pending;
 use skep_db::{Conn, Refusal, Run, SqlError, Tx, args};
 
@@ -30,6 +30,11 @@ impl Run for ExpireTasks {
         let mut ended = CancelledTasks::default();
         self.end_waits(tx, &mut ended).await?;
         for task in Task::overdue(tx.conn, self.now, AT_ONCE).await? {
+            if task.kind == TaskKind::Shape {
+                shape::expire(tx, &task, self.now).await?;
+                (ended.tasks, ended.woke) = (ended.tasks + 1, true);
+                continue;
+            }
             cancel::tree(tx, &task, self.now, &mut ended).await?;
             let text = match task.kind {
                 TaskKind::Question => EXPIRED,

@@ -13,8 +13,8 @@ use skep_core::task::QuestionEnd;
 use skep_core::tool::ChainOrigin;
 
 use super::chain::{self, ChainLimits, ChainPlace};
+use super::hierarchy::{CallingAgent, Guarded, OPERATOR, TargetAgent};
 use super::new_item::NewItem;
-use super::parties::{Giver, Guarded, OPERATOR, Target};
 use super::questions;
 use super::results::sender;
 use super::waits;
@@ -23,6 +23,8 @@ use skep_db::{Conn, Refusal, Run, SqlError, Tx, args, record};
 
 /// Messages of one agent that the operator has not looked at.
 const UNREAD: i64 = 50;
+/// Agents that one message to everybody reaches.
+const EVERYBODY: i64 = 10_000;
 
 /// Writes to an agent, to the operator, or to everybody (`*`). Calling it again with the same call
 /// changes nothing.
@@ -76,7 +78,7 @@ impl Run for SendLetter {
         if !sent.is_empty() {
             return Ok(Sent::Sent(sent));
         }
-        let (giver, mut place) = Giver::of_turn(tx, &self.turn).await?;
+        let (giver, mut place) = CallingAgent::in_chain(tx, &self.turn).await?;
         let replied = match self.replied(tx.conn, &giver).await? {
             Ok(replied) => replied,
             Err((code, why)) => return Ok(Sent::Refused { code, why }),
@@ -111,9 +113,9 @@ impl Run for SendLetter {
 
 struct NewLetter<'a> {
     id: &'a ItemId,
-    giver: &'a Giver,
+    giver: &'a CallingAgent,
     place: &'a ChainPlace,
-    target: &'a Target,
+    target: &'a TargetAgent,
 }
 
 impl SendLetter {
@@ -129,7 +131,7 @@ impl SendLetter {
     async fn replied(
         &self,
         conn: &mut Conn,
-        giver: &Giver,
+        giver: &CallingAgent,
     ) -> Result<Guarded<Option<Replied>>, SqlError> {
         let Some(id) = &self.in_reply_to else { return Ok(Ok(None)) };
         let select = "SELECT m.thread, m.from_agent, m.from_key, i.hops FROM letters m \
@@ -148,16 +150,14 @@ impl SendLetter {
     async fn targets(
         &self,
         conn: &mut Conn,
-        giver: &Giver,
-    ) -> Result<Guarded<Vec<Target>>, SqlError> {
+        giver: &CallingAgent,
+    ) -> Result<Guarded<Vec<TargetAgent>>, SqlError> {
         if self.to.as_str() == "*" {
             if !self.recipients.iter().any(|listed| listed == "*") {
                 let why = "everybody at once needs `*` in its allowed_recipients";
                 return Ok(Err(("not_a_recipient", why.to_owned())));
             }
-            let all = "SELECT id, name, parent_id FROM agents WHERE removed_at IS NULL \
-                       AND installed = 1 AND id <> $1 ORDER BY name LIMIT 10000";
-            let all: Vec<Target> = conn.list(all, &args![giver.agent]).await?;
+            let all = TargetAgent::all_but(conn, giver.agent, EVERYBODY).await?;
             let nobody = || ("unknown_agent", "there is no other agent".to_owned());
             return Ok(if all.is_empty() { Err(nobody()) } else { Ok(all) });
         }
@@ -239,7 +239,7 @@ impl SendLetter {
         &self,
         conn: &mut Conn,
         place: &ChainPlace,
-        target: &Target,
+        target: &TargetAgent,
         replied: Option<&Replied>,
     ) -> Result<SessionKey, SqlError> {
         if let Some(replied) = replied.filter(|replied| replied.agent == target.agent) {
@@ -279,6 +279,20 @@ pub async fn of_operator(conn: &mut Conn, most: i64) -> Result<Vec<OperatorLette
     conn.list(select, &args![most]).await
 }
 
+/// An agent that is removed waits for no reply.
+pub(crate) async fn withdraw(tx: &mut Tx<'_>, agent: AgentId, now: Millis) -> Result<(), SqlError> {
+    let unread = "SELECT id, from_turn FROM letters WHERE agent = 0 AND closed_at IS NULL \
+                  AND from_agent = $1";
+    let unread: Vec<(ItemId, TurnId)> = tx.conn.list(unread, &args![agent]).await?;
+    for (question, turn) in unread {
+        let close = "UPDATE letters SET closed_at = $2 WHERE id = $1";
+        tx.conn.run(close, &args![question, now]).await?;
+        let kind = EventKind::QuestionEnded { question, state: QuestionEnd::Withdrawn };
+        questions::tell(tx, &turn, kind, now).await?;
+    }
+    Ok(())
+}
+
 /// The operator has looked at a message, and replies or puts it away.
 pub struct CloseLetter {
     pub letter: ItemId,
@@ -308,7 +322,7 @@ impl Run for CloseLetter {
         let select = "SELECT m.thread, m.from_agent, f.name, m.from_key, m.from_turn, \
                       m.closed_at IS NOT NULL FROM letters m JOIN agents f ON f.id = m.from_agent \
                       WHERE m.id = $1 AND m.agent = $2 AND f.removed_at IS NULL \
-                      AND f.installed = 1";
+                      AND f.installed = 1 AND f.closing IS NULL";
         let author: Option<Author> = tx.conn.find(select, &args![self.letter, OPERATOR]).await?;
         let author =
             author.ok_or_else(|| Refusal::not_found(format!("message {}", self.letter)))?;

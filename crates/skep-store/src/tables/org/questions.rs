@@ -10,7 +10,7 @@ use skep_core::ids::{AgentId, AgentName, ItemId, Principal, SessionId, SessionKe
 use skep_core::question::{AnswerForm, GivenAnswer};
 use skep_core::task::{TaskKind, TaskState};
 
-use super::parties::OPERATOR;
+use super::hierarchy::OPERATOR;
 use super::results::{self, Task, TaskEnd, kind_of, sender};
 use crate::tables::pending;
 use skep_db::{Columns, Conn, Record, Refusal, Run, SqlError, Tx, args};
@@ -74,13 +74,15 @@ impl Record for OpenQuestion {
     }
 }
 
-/// What the operator is asked, oldest first. An agent that is not there any more waits for nothing.
+/// What the operator is asked, oldest first. An agent that is not there any more waits for nothing,
+/// and what is to be approved stands among the approvals.
 pub async fn of_operator(conn: &mut Conn, most: i64) -> Result<Vec<OpenQuestion>, SqlError> {
     let select = "SELECT t.item, t.kind, t.root, f.name, t.from_key, coalesce(t.body, ''), \
                   coalesce(q.options, '[]'), coalesce(q.multi, 0), t.created_at, t.deadline \
                   FROM tasks t JOIN agents f ON f.id = t.from_agent \
                   LEFT JOIN questions q ON q.task = t.item WHERE t.agent = $1 \
-                  AND t.state = 'open' AND f.removed_at IS NULL AND f.installed = 1 \
+                  AND t.state = 'open' AND t.kind <> 'shape' \
+                  AND f.removed_at IS NULL AND f.installed = 1 \
                   ORDER BY t.created_at LIMIT $2";
     conn.list(select, &args![OPERATOR, most]).await
 }
@@ -117,7 +119,7 @@ impl Run for AnswerTask {
                       f.removed_at IS NULL AND f.installed = 1 FROM tasks t \
                       JOIN agents f ON f.id = t.from_agent \
                       LEFT JOIN questions q ON q.task = t.item WHERE t.item = $1 \
-                      AND (t.kind = 'question' OR t.agent = $2)";
+                      AND (t.kind = 'question' OR t.agent = $2) AND t.kind <> 'shape'";
         let asked: Option<Asked> = tx.conn.find(select, &args![self.task, OPERATOR]).await?;
         let asked = asked.filter(|(agent, ..)| *agent == self.target());
         let Some((_, state, answered_call, waits)) = asked else {

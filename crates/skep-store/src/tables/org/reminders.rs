@@ -7,8 +7,8 @@ use skep_core::ids::{AgentId, AgentName, CallId, ItemId, SessionKey, TurnId};
 use skep_core::prompt;
 
 use super::chain::{self, ChainLimits, ChainPlace};
+use super::hierarchy::CallingAgent;
 use super::new_item::NewItem;
-use super::parties::Giver;
 use super::results::sender;
 use crate::tables::inbox::NORMAL;
 use skep_db::{Columns, Conn, Record, Refusal, Run, SqlError, Tx, args};
@@ -48,7 +48,7 @@ impl Run for Remind {
     type Out = Reminded;
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Reminded, Refusal> {
-        let (giver, place) = Giver::of_turn(tx, &self.turn).await?;
+        let (giver, place) = CallingAgent::in_chain(tx, &self.turn).await?;
         if let Some(id) = self.kept(tx.conn, giver.agent).await? {
             return Ok(Reminded::Set { id });
         }
@@ -105,7 +105,7 @@ impl Remind {
     async fn keep(
         &self,
         tx: &mut Tx<'_>,
-        giver: &Giver,
+        giver: &CallingAgent,
         place: &ChainPlace,
         at: Millis,
     ) -> Result<(), SqlError> {
@@ -135,7 +135,7 @@ impl Remind {
     async fn go_on(
         &self,
         tx: &mut Tx<'_>,
-        giver: &Giver,
+        giver: &CallingAgent,
         place: &ChainPlace,
     ) -> Result<(), Refusal> {
         let item = NewItem {
@@ -193,8 +193,8 @@ pub(crate) async fn fire(tx: &mut Tx<'_>, now: Millis, most: i64) -> Result<bool
     let due = "SELECT r.id, r.agent, a.name, r.key, r.turn, r.call, r.body, r.created_at, \
                r.parent_item, r.root, r.hops, r.origin_channel, r.origin_topic, \
                r.origin_principal, NULL FROM reminders r LEFT JOIN agents a ON a.id = r.agent \
-               AND a.removed_at IS NULL AND a.installed = 1 WHERE r.at <= $1 \
-               ORDER BY r.at LIMIT $2";
+               AND a.removed_at IS NULL AND a.installed = 1 AND a.closing IS NULL \
+               WHERE r.at <= $1 ORDER BY r.at LIMIT $2";
     let due: Vec<Due> = tx.conn.list(due, &args![now, most]).await?;
     let mut woke = false;
     for due in due {
@@ -220,6 +220,12 @@ pub(crate) async fn fire(tx: &mut Tx<'_>, now: Millis, most: i64) -> Result<bool
         woke |= item.insert(tx).await?;
     }
     Ok(woke)
+}
+
+/// An agent that is removed is reminded of nothing.
+pub(crate) async fn forget(tx: &mut Tx<'_>, agent: AgentId) -> Result<(), SqlError> {
+    tx.conn.run("DELETE FROM reminders WHERE agent = $1", &args![agent]).await?;
+    Ok(())
 }
 
 pub(crate) async fn next(conn: &mut Conn) -> Result<Option<Millis>, SqlError> {

@@ -11,8 +11,7 @@ use skep_core::task_event::{self, TaskEvent};
 use super::cancel::{self, CancelledTasks};
 use super::chain::{self, ChainPlace};
 use super::new_item::NewItem;
-use super::questions;
-use super::waits;
+use super::{questions, shape, waits};
 use crate::tables::inbox::NORMAL;
 use skep_db::{Columns, Conn, Record, Refusal, SqlError, Tx, args};
 
@@ -79,6 +78,17 @@ impl Task {
         self.agent_name.as_ref().map_or(OPERATOR, AgentName::as_str)
     }
 
+    /// Somebody was told of it as a question. What is to be approved stands among the approvals.
+    fn is_asked(&self) -> bool {
+        match self.kind {
+            TaskKind::Question => true,
+            TaskKind::Shape => false,
+            TaskKind::Delegate | TaskKind::Query | TaskKind::Escalate | TaskKind::HandUp => {
+                self.agent_name.is_none()
+            }
+        }
+    }
+
     /// Where it has not ended.
     pub async fn open(conn: &mut Conn, item: &ItemId) -> Result<Option<Self>, SqlError> {
         let select = select_tasks!("WHERE t.item = $1 AND t.state = 'open'");
@@ -101,6 +111,27 @@ impl Task {
         let select =
             select_tasks!("WHERE t.root = $1 AND t.parent_task IS NULL AND t.state = 'open'");
         conn.list(select, &args![root]).await
+    }
+
+    /// Those that an agent has to do and has not ended, so many at a time.
+    pub async fn of_worker(
+        conn: &mut Conn,
+        agent: AgentId,
+        most: i64,
+    ) -> Result<Vec<Self>, SqlError> {
+        let select =
+            select_tasks!("WHERE t.agent = $1 AND t.state = 'open' ORDER BY t.created_at LIMIT $2");
+        conn.list(select, &args![agent, most]).await
+    }
+
+    /// Those that an agent gave and that have not ended, so many at a time.
+    pub async fn of_giver(
+        conn: &mut Conn,
+        agent: AgentId,
+        most: i64,
+    ) -> Result<Vec<Self>, SqlError> {
+        let select = select_tasks!("WHERE t.from_agent = $1 AND t.state = 'open' LIMIT $2");
+        conn.list(select, &args![agent, most]).await
     }
 
     /// Those whose time is over.
@@ -184,7 +215,8 @@ pub(crate) async fn worked_at(conn: &mut Conn, turn: &TurnId) -> Result<Vec<Item
                CASE i.kind WHEN 'continue' THEN i.correlation ELSE i.id END WHERE i.turn = $1";
     let mut tasks: Vec<ItemId> = conn.list(own, &args![turn]).await?;
     let events = "SELECT c.parent_task FROM items i JOIN tasks c ON c.item = i.correlation \
-                  WHERE i.turn = $1 AND i.kind = 'event' AND c.parent_task IS NOT NULL";
+                  WHERE i.turn = $1 AND i.kind IN ('event', 'approved') \
+                  AND c.parent_task IS NOT NULL";
     for task in conn.list(events, &args![turn]).await? {
         if !tasks.contains(&task) {
             tasks.push(task);
@@ -198,7 +230,7 @@ pub(crate) async fn worked_at(conn: &mut Conn, turn: &TurnId) -> Result<Vec<Item
 async fn awaits_event(conn: &mut Conn, lane: LaneId, task: &ItemId) -> Result<bool, SqlError> {
     let select = "SELECT 1 FROM items i LEFT JOIN tasks c ON c.item = i.correlation \
                   WHERE i.lane = $1 AND i.state = 'pending' AND i.turn IS NULL \
-                  AND (i.kind = 'event' AND c.parent_task = $2 \
+                  AND (i.kind IN ('event', 'approved') AND c.parent_task = $2 \
                   OR i.kind = 'continue' AND i.correlation = $2) LIMIT 1";
     Ok(conn.find::<i64>(select, &args![lane, task]).await?.is_some())
 }
@@ -232,7 +264,7 @@ pub(crate) async fn mark_ended(
     if tx.conn.run(update, &args).await? == 0 {
         return Ok(false);
     }
-    if task.agent_name.is_none() || task.kind == TaskKind::Question {
+    if task.is_asked() {
         let state = match end.state {
             TaskState::Open | TaskState::Done => QuestionEnd::Answered,
             TaskState::Cancelled => QuestionEnd::Withdrawn,
@@ -246,6 +278,7 @@ pub(crate) async fn mark_ended(
         let less = "UPDATE tasks SET open = open - 1 WHERE item = $1";
         tx.conn.run(less, &args![parent]).await?;
     }
+    shape::close(tx, task, end).await?;
     Ok(true)
 }
 
@@ -258,7 +291,8 @@ async fn tell_giver(tx: &mut Tx<'_>, task: &Task, end: &TaskEnd<'_>) -> Result<b
     };
     let (Some(agent_name), Some(place)) = (name, place) else { return Ok(false) };
     let counts = "SELECT coalesce(sum(state = 'open'), 0), count(*) FROM tasks \
-                  WHERE root = $1 AND from_agent = $2 AND from_key = $3 AND kind <> 'hand_up'";
+                  WHERE root = $1 AND from_agent = $2 AND from_key = $3 \
+                  AND kind <> 'hand_up' AND kind <> 'shape'";
     let args = args![task.root, task.from_agent, task.from_key];
     let (open, all) = tx.conn.one(counts, &args, "a sum has a row").await?;
     let body = TaskEvent {
@@ -318,7 +352,8 @@ async fn answer_origin(tx: &mut Tx<'_>, turn: &TurnResult<'_>) -> Result<(), Ref
     }
     let open = "SELECT 1 FROM tasks WHERE root = $1 AND state = 'open' LIMIT 1";
     let pending = "SELECT 1 FROM items WHERE lane = $1 AND state = 'pending' AND turn IS NULL \
-                   AND kind IN ('event', 'peer', 'continue') AND chain_root = $2 LIMIT 1";
+                   AND kind IN ('event', 'approved', 'peer', 'continue') AND chain_root = $2 \
+                   LIMIT 1";
     let began = "SELECT 1 FROM items WHERE id = $1 AND lane = $2";
     if tx.conn.find::<i64>(began, &args![place.root, turn.lane]).await?.is_none() {
         return Ok(());
