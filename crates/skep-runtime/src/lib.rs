@@ -9,7 +9,6 @@ pub mod door;
 mod hive;
 mod intake;
 mod org;
-mod outbox;
 mod people;
 mod views;
 

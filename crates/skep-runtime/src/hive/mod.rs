@@ -32,6 +32,7 @@ use skep_guard::clock;
 use skep_guard::duplex::DuplexRecords;
 use skep_guard::egress::HostBuckets;
 use skep_guard::vault::Vault;
+use skep_outbox::{Dispatcher, Waiters, Wake};
 use skep_store::agents;
 use skep_store::audit::AddAudit;
 use skep_store::leases::{LostTurns, Recover};
@@ -45,7 +46,6 @@ use skep_turn::snapshot::{Offer, Snapshot, SnapshotCell};
 use skep_turn::turn::{EngineProcesses, SessionCache, SessionScopes, TurnEnv};
 
 use crate::door::{DoorError, ErrorKind, FileWriters, IntegrityInfo, Sight};
-use crate::outbox::{self, Dispatcher, Waiters, Wake};
 pub use configuration::SettingsChange;
 pub(crate) use credentials::{Browsers, SignInLink, TokenCache, ValidToken};
 pub(crate) use error::door_error;
@@ -108,6 +108,7 @@ pub(crate) struct Shared {
 }
 
 /// How people's answers become decisions.
+#[derive(Default)]
 pub(crate) struct ApprovalParts {
     /// Locked while a question is answered.
     pub answering: tokio::sync::Mutex<()>,
@@ -141,14 +142,7 @@ pub enum HiveError {
 impl Hive {
     /// Opens the store, takes back what a crash left running, and starts to work.
     pub async fn open(parts: Parts<'_>) -> Result<(Self, OpenReport), HiveError> {
-        let listeners = Listeners {
-            registry: Arc::default(),
-            meters: Arc::default(),
-            indexer: Arc::default(),
-            waiters: Arc::default(),
-            bus: Arc::default(),
-            dispatcher: Dispatcher::default(),
-        };
+        let listeners = Listeners::default();
         let options = OpenOptions {
             accept_loss: parts.accept_loss,
             ..OpenOptions::in_run_folder(&parts.run)
@@ -203,8 +197,6 @@ impl Hive {
             clock: clock::now_ms,
         };
         let tasks = TaskTracker::new();
-        let approvals =
-            ApprovalParts { answering: tokio::sync::Mutex::default(), reopened: Notify::new() };
         let facts = HiveFacts {
             version: parts.version,
             started_at: now,
@@ -217,7 +209,7 @@ impl Hive {
             turns: Turns::new(env, tasks.clone()),
             tokens,
             browsers,
-            approvals,
+            approvals: ApprovalParts::default(),
             waiters,
             facts,
             tasks: tasks.clone(),
@@ -256,7 +248,7 @@ impl Hive {
         let cut_hard = self.shared.env().stop.cut_hard.clone();
         let reading = Arc::clone(&channel).start(inbound);
         tasks.spawn(cut_hard.clone().run_until_cancelled_owned(reading));
-        tasks.spawn(outbox::run(channel, store.clone(), wakes, cut_hard));
+        tasks.spawn(skep_outbox::run(channel, store.clone(), wakes, cut_hard));
     }
 
     /// Takes what a source offers from now on, in the place of what it offered before. `Err`: one
@@ -321,7 +313,7 @@ impl Hive {
 }
 
 /// Those who are told of every commit, by the writer: none of them waits.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Listeners {
     registry: Arc<Registry>,
     meters: Arc<Meters>,
