@@ -538,6 +538,7 @@ pub(crate) fn user_body(user: UserText<'_>) -> Body {
         message_id: user.message_id.clone(),
         channel: channel.to_owned(),
         principal: user.principal.to_owned(),
+        kind: user.cause.item_kind(),
     };
     let body = Body::user(user.text, user.files, origin);
     match user.cause {
