@@ -2,9 +2,7 @@
 
 use skep_db::{MigrationFile, Schema};
 
-use crate::tables::agents::{
-    InstallAgents, KeepBuckets, RegisterAgents, SayDoing, WantAgent,
-};
+use crate::tables::agents::{InstallAgents, KeepBuckets, RegisterAgents, SayDoing, WantAgent};
 use crate::tables::approvals::{AnswerApproval, ExpireReopened, NoteRefused, Reopen};
 use crate::tables::audit::AddAudit;
 use crate::tables::begin::BeginSession;

@@ -38,6 +38,12 @@ impl GivenAnswer {
     pub fn words(answer: impl Into<String>) -> Self {
         Self { answer: Some(answer.into()), options: Vec::new() }
     }
+
+    /// Bytes of all of it.
+    pub fn size(&self) -> usize {
+        let words = self.answer.as_ref().map_or(0, String::len);
+        words + self.options.iter().map(String::len).sum::<usize>()
+    }
 }
 
 impl AnswerForm {
@@ -134,9 +140,17 @@ mod tests {
             (false, given(&[], Some(" neither ")), Ok("neither")),
             (false, given(&["red"], Some("but dark")), Ok("red\nbut dark")),
             (true, given(&["blue \u{fffd}sky", "red"], None), Ok("blue \u{fffd}sky\nred")),
-            (false, given(&["blue \u{fffd}sky", "red"], None), Err("only one option may be chosen")),
+            (
+                false,
+                given(&["blue \u{fffd}sky", "red"], None),
+                Err("only one option may be chosen"),
+            ),
             (true, given(&["red", "red"], None), Err("the option \"red\" was chosen twice")),
-            (true, given(&["green"], None), Err("an option that is not among those of the question")),
+            (
+                true,
+                given(&["green"], None),
+                Err("an option that is not among those of the question"),
+            ),
             (true, given(&[], Some(" \n")), Err("there is no answer")),
         ];
         for (multi, given, expected) in cases {
@@ -150,7 +164,12 @@ mod tests {
     #[test]
     fn options_are_few_short_and_different() {
         let many: Vec<String> = (0..=OPTIONS).map(|at| at.to_string()).collect();
-        let bad = [many, vec![" \n".to_owned()], vec!["x".repeat(OPTION + 1)], vec!["a".into(), "a ".into()]];
+        let bad = [
+            many,
+            vec![" \n".to_owned()],
+            vec!["x".repeat(OPTION + 1)],
+            vec!["a".into(), "a ".into()],
+        ];
         assert!(bad.iter().all(|options| AnswerForm::new(options, false).is_err()));
     }
 

@@ -45,8 +45,7 @@ impl PeerTool {
             (PeerAction::WhoAmI, threads::whoami_spec()),
             (PeerAction::SetStatus, threads::status_spec()),
         ];
-        let tool =
-            |(action, spec)| Self { spec, action, organisation: Arc::clone(organisation) };
+        let tool = |(action, spec)| Self { spec, action, organisation: Arc::clone(organisation) };
         tools.into_iter().map(tool).collect()
     }
 }
@@ -93,15 +92,17 @@ impl Tool for PeerTool {
             }
             PeerAction::Remind => {
                 let arguments = read(spec, arguments)?;
-                in_hive(organisation, |call| async move {
-                    reminders::remind(&call, arguments).await
-                })
+                in_hive(
+                    organisation,
+                    |call| async move { reminders::remind(&call, arguments).await },
+                )
             }
             PeerAction::NextTurn => {
                 let arguments = read(spec, arguments)?;
-                in_hive(organisation, |call| async move {
-                    reminders::next_turn(&call, arguments).await
-                })
+                in_hive(
+                    organisation,
+                    |call| async move { reminders::next_turn(&call, arguments).await },
+                )
             }
             PeerAction::OpenThreads => {
                 let threads::NoArguments {} = read(spec, arguments)?;
@@ -117,9 +118,10 @@ impl Tool for PeerTool {
             }
             PeerAction::SetStatus => {
                 let arguments = read(spec, arguments)?;
-                in_hive(organisation, |call| async move {
-                    threads::set_status(&call, arguments).await
-                })
+                in_hive(
+                    organisation,
+                    |call| async move { threads::set_status(&call, arguments).await },
+                )
             }
         })
     }

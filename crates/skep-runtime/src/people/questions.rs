@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use skep_core::Millis;
 use skep_core::ids::{AgentName, ItemId, Principal, SessionKey};
-use skep_core::question::{AnswerForm, GivenAnswer};
+use skep_core::question::GivenAnswer;
 use skep_core::task::{QuestionKind, TaskKind};
 use skep_guard::{clock, random};
 use skep_store::letters::{self, CloseLetter, OperatorLetter};
@@ -67,15 +67,10 @@ impl Hive {
     ) -> Result<(), DoorError> {
         answer.answer = answer.answer.map(|words| skep_scrub::known().clean_owned(words));
         let (answerer, now) = (Answerer::Operator(by.clone()), clock::now_ms());
-        let words = AnswerForm::default().read(&answer);
-        let command = AnswerTask { task: id.clone(), answer, by: answerer, now };
+        let command = AnswerTask { task: id.clone(), answer: answer.clone(), by: answerer, now };
         let answered = match self.shared.store.write(command).await {
             Err(StoreError::Refused(Refusal::NotFound { .. })) => {
-                let words = words.map_err(|why| Refusal::conflict(INVALID, why));
-                match words {
-                    Ok(words) => self.close_letter(id, Some(words), by).await,
-                    Err(refusal) => Err(refusal.into()),
-                }
+                self.close_letter(id, Some(answer), by).await
             }
             other => other,
         };
@@ -98,10 +93,10 @@ impl Hive {
     async fn close_letter(
         &self,
         letter: ItemId,
-        reply: Option<String>,
+        reply: Option<GivenAnswer>,
         by: &Principal,
     ) -> Result<bool, StoreError> {
-        let reply = reply.map(|words| (ItemId(random::uuid().to_string()), words));
+        let reply = reply.map(|given| (ItemId(random::uuid().to_string()), given));
         let (by, now) = (by.clone(), clock::now_ms());
         self.shared.store.write(CloseLetter { letter, reply, by, now }).await
     }

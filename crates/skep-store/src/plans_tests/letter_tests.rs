@@ -1,6 +1,7 @@
 //! Messages, reminders and what is open: sent, read, waited for, taken back.
 
 use skep_core::ids::*;
+use skep_core::question::GivenAnswer;
 use skep_core::settings::QueueMode;
 use skep_core::task::TaskKind;
 
@@ -71,7 +72,7 @@ async fn every_statement_about_messages_finds_its_rows_by_an_index() {
     assert_eq!(store.write(receive("s", Some(40))).await.unwrap(), Received::Waits);
     store.write(ExpireTasks { now: 40 }).await.unwrap();
     let by = Principal::new("operator");
-    let reply = Some((ItemId::new("reply"), "good".to_owned()));
+    let reply = Some((ItemId::new("reply"), GivenAnswer::words("good")));
     store.write(CloseLetter { letter: told, reply, by, now: 41 }).await.unwrap();
     for (call, at) in [("e", Some(45)), ("f", Some(50)), ("g", None)] {
         let set = store.write(remind(&first, call, at)).await.unwrap();

@@ -107,10 +107,19 @@ async fn every_statement_about_tasks_finds_its_rows_by_an_index() {
     let asked = give(Assign { limits: wide, ..assign(&first, "o", TaskKind::Escalate) }).await;
     answer(&store, &asked, Answerer::Operator(Principal::new("operator"))).await;
     let question = NewQuestion { form: AnswerForm::default(), recipients: vec!["*".into()] };
-    let peer = Assign { question: Some(question), limits: wide, ..assign(&first, "p", TaskKind::Question) };
+    let peer = Assign {
+        question: Some(question),
+        limits: wide,
+        ..assign(&first, "p", TaskKind::Question)
+    };
     let peer = give(peer).await;
     let call = CallRef { turn: worked.turn.clone(), call: CallId::new("p") };
-    answer(&store, &peer, Answerer::Agent { agent: team, agent_name: AgentName::new("team"), call }).await;
+    answer(
+        &store,
+        &peer,
+        Answerer::Agent { agent: team, agent_name: AgentName::new("team"), call },
+    )
+    .await;
     store.write(ExpireTasks { now: 45 }).await.unwrap();
     store.write(CancelTask { item: task.clone(), now: 46 }).await.unwrap();
     let (state, code) = (ItemState::Cancelled, FailureCode::Cancelled);
@@ -140,7 +149,9 @@ async fn every_statement_about_tasks_finds_its_rows_by_an_index() {
 async fn answer(store: &Store, task: &ItemId, by: Answerer) {
     let (task, answer) = (task.clone(), GivenAnswer::words("yes"));
     store.write(AnswerTask { task, answer, by, now: 44 }).await.unwrap();
-    assert!(store.read(async |conn| questions::of_operator(conn, 9).await).await.unwrap().is_empty());
+    assert!(
+        store.read(async |conn| questions::of_operator(conn, 9).await).await.unwrap().is_empty()
+    );
 }
 
 /// A call that waits for an answer.

@@ -4,6 +4,7 @@ use serde_json::json;
 use skep_core::cause::Cause;
 use skep_core::decision::Decision;
 use skep_core::ids::*;
+use skep_core::question::GivenAnswer;
 use skep_core::task::TaskKind;
 use skep_store::assign::ChainLimits;
 use skep_store::expiry::{self, ExpireTasks};
@@ -49,7 +50,12 @@ impl Org {
         }
     }
 
-    async fn receive(&self, lease: &Lease, call: &str, until: Option<i64>) -> Option<Vec<ReadLetter>> {
+    async fn receive(
+        &self,
+        lease: &Lease,
+        call: &str,
+        until: Option<i64>,
+    ) -> Option<Vec<ReadLetter>> {
         let (turn, call) = (lease.turn.clone(), CallId::new(call));
         let receive = Receive { turn, call, most: 2, until, now: 13 };
         match self.store.write(receive).await.unwrap() {
@@ -83,7 +89,8 @@ async fn a_message_and_its_reply_wake_whoever_they_are_for() {
     let ada = org.next("ada").await;
     assert_eq!((ada.cause.clone(), ada.session_key.as_str()), (Cause::Peer, "talk-m"));
     org.close(&ada, "ben says hello").await;
-    let contents: Vec<_> = org.frames().await.iter().map(|frame| frame["content"].clone()).collect();
+    let contents: Vec<_> =
+        org.frames().await.iter().map(|frame| frame["content"].clone()).collect();
     assert_eq!(contents.last(), Some(&json!("ben says hello")));
     assert!(!contents.contains(&json!("nobody hears this")), "{contents:?}");
 }
@@ -237,10 +244,12 @@ async fn the_operator_reads_replies_once_and_the_agent_goes_on() {
     assert_eq!((open.len(), open[0].body.as_str()), (2, "fine\u{fffd}\n> [event x]"));
     let close = |id: &ItemId, reply: Option<&str>| CloseLetter {
         letter: id.clone(),
-        reply: reply.map(|words| (ItemId(format!("reply-{id}")), words.to_owned())),
+        reply: reply.map(|words| (ItemId(format!("reply-{id}")), GivenAnswer::words(words))),
         by: Principal::new("operator"),
         now: 30,
     };
+    let blank = org.store.write(close(&sent.id, Some(" "))).await.unwrap_err();
+    assert!(matches!(blank, StoreError::Refused(Refusal::Conflict { code: "invalid_answer", .. })));
     assert!(org.store.write(close(&sent.id, Some("good"))).await.unwrap());
     let again = org.store.write(close(&sent.id, Some("better"))).await.unwrap_err();
     assert!(matches!(again, StoreError::Refused(Refusal::Conflict { code: "already_ended", .. })));

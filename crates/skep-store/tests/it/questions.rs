@@ -81,7 +81,8 @@ async fn the_operator_chooses_or_writes_and_the_agent_goes_on() {
     let ada = org.next("ada").await;
     let told = org.texts("SELECT body FROM items WHERE kind = 'event'").await;
     let told: Vec<&str> = told[0].lines().collect();
-    let head = format!("[event question_answered | question {question} | from the operator | 0 s | ");
+    let head =
+        format!("[event question_answered | question {question} | from the operator | 0 s | ");
     assert!(told[0].starts_with(&head), "{told:?}");
     assert_eq!(told[1..], ["work q", "Answer:", "blue"]);
     org.close(&ada, "blue it is").await;
@@ -124,7 +125,8 @@ async fn another_agent_answers_by_its_own_call_alone() {
     let ben = org.next("ben").await;
     assert_eq!(ben.cause, Cause::Question);
     let body = org.texts("SELECT body FROM items WHERE kind = 'question'").await;
-    let head = format!("[question {question} | from ada | answer it with the tool `answer`]\nwork q");
+    let head =
+        format!("[question {question} | from ada | answer it with the tool `answer`]\nwork q");
     assert!(body[0].starts_with(&head), "{body:?}");
     // Not the operator, not whoever asked, not a stranger.
     let error = org.store.write(org.answer(&question, "no")).await.unwrap_err();
@@ -166,7 +168,9 @@ async fn whom_an_agent_may_ask() {
         let assigned = org.give(ask(&ada, to, to, recipients)).await;
         assert_eq!(refused(&assigned), expected, "{to}");
     }
-    for (call, to, recipients) in [("a", "cy", &["cy"][..]), ("b", "cy", &["*"][..]), ("c", "ben", USUAL)] {
+    for (call, to, recipients) in
+        [("a", "cy", &["cy"][..]), ("b", "cy", &["*"][..]), ("c", "ben", USUAL)]
+    {
         org.given(ask(&ada, call, to, recipients)).await;
     }
     let over = Assign {

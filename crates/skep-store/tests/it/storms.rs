@@ -42,8 +42,7 @@ impl Org {
         let item = ItemId(format!("{}-{call}", lease.turn));
         match path {
             Path::Question => {
-                let question =
-                    NewQuestion { form: AnswerForm::default(), recipients: everybody() };
+                let question = NewQuestion { form: AnswerForm::default(), recipients: everybody() };
                 let (kind, question) = (TaskKind::Question, Some(question));
                 let ask = Assign { kind, question, limits: LIMITS, ..task(lease, call, &[to]) };
                 matches!(self.give(ask).await, Assigned::Given { .. })

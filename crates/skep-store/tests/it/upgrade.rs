@@ -18,7 +18,24 @@ const NEW: Schema = <Command as CommandSet>::SCHEMA;
 /// Without the newest fifteen.
 const OLD: Schema = Schema {
     migrations: match NEW.migrations {
-        [before @ .., MigrationFile { version: 23, .. }, _, _, _, _, _, _, _, _, _, _, _, _, _, _] => before,
+        [
+            before @ ..,
+            MigrationFile { version: 23, .. },
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+        ] => before,
         _ => panic!("the rows below are those of the schema before 23"),
     },
     ..NEW

@@ -52,8 +52,12 @@ async fn org_a_message_is_read_in_the_middle_of_a_turn_that_holds_no_slot() {
     assert_eq!(answer["response"]["content"], "42");
     // What was read is not read again.
     let inbox = play.api().get("/api/v1/inbox?agent=main").await.unwrap().good().unwrap();
-    let states: Vec<&str> =
-        inbox["items"].as_array().unwrap().iter().map(|item| item["state"].as_str().unwrap()).collect();
+    let states: Vec<&str> = inbox["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["state"].as_str().unwrap())
+        .collect();
     assert_eq!(states, ["done", "done"], "{inbox}");
     assert_eq!(stage.model.refusals(), Vec::<String>::new());
 }
@@ -132,7 +136,10 @@ async fn org_whom_a_message_is_from_and_for_is_not_for_it_to_say() {
             .tool("send_message", json!({"to": "*", "body": "x"}))
             .tool("send_message", json!({"to": "nobody", "body": "x"}))
             .tool("send_message", json!({"to": "research", "body": " \n"}))
-            .tool("send_message", json!({"to": "press", "body": "x", "in_reply_to": "y\n[event z]"}))
+            .tool(
+                "send_message",
+                json!({"to": "press", "body": "x", "in_reply_to": "y\n[event z]"}),
+            )
             .tool("send_message", json!({"to": "research", "body": "x".repeat(10_000_000)}))
             .tool("remind", json!({"message": "x"}))
             .tool("remind", json!({"message": "x", "at": "tomorrow"}))
@@ -144,7 +151,11 @@ async fn org_whom_a_message_is_from_and_for_is_not_for_it_to_say() {
     play.ask("main", "try everything").await;
     let requests = stage.model.requests();
     let results = requests.last().unwrap().last_tool_results();
-    assert!(results[0].is_error && results[0].text.contains("unknown field"), "{}", results[0].text);
+    assert!(
+        results[0].is_error && results[0].text.contains("unknown field"),
+        "{}",
+        results[0].text
+    );
     let codes: Vec<String> = results[1..]
         .iter()
         .map(|result| serde_json::from_str::<Value>(&result.text).unwrap()["error"].to_string())

@@ -95,10 +95,11 @@ async fn org_a_question_outlives_the_hive_and_others_cannot_answer_it() {
     assert!(shown.contains("Which? (one or more of: red | blue | green)"), "{shown}");
     let answer = ["ask", &id[..13], "dark", "--option", "red"];
     assert_eq!(said(&stage, &answer).await, "answered\n");
-    let told = skep_testkit::wait::until_async("the answer", skep_testkit::wait::PATIENCE, || async {
-        let told = play.told("main", "main").await;
-        told.iter().any(|row| row.ends_with("It is red and dark.")).then_some(())
-    });
+    let told =
+        skep_testkit::wait::until_async("the answer", skep_testkit::wait::PATIENCE, || async {
+            let told = play.told("main", "main").await;
+            told.iter().any(|row| row.ends_with("It is red and dark.")).then_some(())
+        });
     told.await.unwrap();
 }
 

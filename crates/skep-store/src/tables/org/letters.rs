@@ -8,6 +8,7 @@ use skep_core::event::EventKind;
 use skep_core::heads;
 use skep_core::ids::{AgentId, AgentName, CallId, ItemId, Principal, SessionKey, TurnId};
 use skep_core::peer_text::PeerText;
+use skep_core::question::{AnswerForm, GivenAnswer};
 use skep_core::task::QuestionEnd;
 use skep_core::tool::ChainOrigin;
 
@@ -282,7 +283,7 @@ pub async fn of_operator(conn: &mut Conn, most: i64) -> Result<Vec<OperatorLette
 pub struct CloseLetter {
     pub letter: ItemId,
     /// Under this id, with these words.
-    pub reply: Option<(ItemId, String)>,
+    pub reply: Option<(ItemId, GivenAnswer)>,
     pub by: Principal,
     pub now: Millis,
 }
@@ -315,9 +316,14 @@ impl Run for CloseLetter {
             let detail = format!("the message {} was answered or put away already", self.letter);
             return Err(Refusal::conflict("already_ended", detail));
         }
+        let reply = self.reply.as_ref().map(|(id, given)| {
+            let words = AnswerForm::default().read(given).map(|words| (id, words));
+            words.map_err(|why| Refusal::conflict("invalid_answer", why))
+        });
+        let reply = reply.transpose()?;
         let close = "UPDATE letters SET closed_at = $2 WHERE id = $1";
         tx.conn.run(close, &args![self.letter, self.now]).await?;
-        let (outcome, state) = match &self.reply {
+        let (outcome, state) = match &reply {
             Some(_) => ("message_answered", QuestionEnd::Answered),
             None => ("message_closed", QuestionEnd::Withdrawn),
         };
@@ -325,14 +331,14 @@ impl Run for CloseLetter {
         tx.audit(AuditRow::change(outcome, Some(&self.by.0), &what, self.now)).await?;
         let kind = EventKind::QuestionEnded { question: self.letter.clone(), state };
         questions::tell(tx, &author.turn, kind, self.now).await?;
-        match &self.reply {
+        match &reply {
             Some((id, body)) => self.send(tx, &author, id, body).await,
             None => Ok(false),
         }
     }
 
     fn cost(&self) -> usize {
-        self.reply.as_ref().map_or(0, |(_, body)| body.len()) + 1024
+        self.reply.as_ref().map_or(0, |(_, given)| given.size()) + 1024
     }
 }
 

@@ -25,10 +25,7 @@ record!(Giver { agent, agent_name, key, parent });
 
 impl Giver {
     /// The turn must not have ended, or be about to.
-    pub async fn of_turn(
-        tx: &mut Tx<'_>,
-        turn: &TurnId,
-    ) -> Result<(Self, ChainPlace), Refusal> {
+    pub async fn of_turn(tx: &mut Tx<'_>, turn: &TurnId) -> Result<(Self, ChainPlace), Refusal> {
         let select = "SELECT t.agent, a.name, l.key, a.parent_id FROM turns t \
                       JOIN agents a ON a.id = t.agent JOIN lanes l ON l.id = t.lane \
                       WHERE t.id = $1 AND t.ended_at IS NULL AND t.cancel IS NULL";

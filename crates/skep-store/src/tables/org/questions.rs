@@ -90,7 +90,11 @@ pub async fn of_operator(conn: &mut Conn, most: i64) -> Result<Vec<OpenQuestion>
 pub enum Answerer {
     Operator(Principal),
     /// By this call; once more it changes nothing.
-    Agent { agent: AgentId, agent_name: AgentName, call: CallRef },
+    Agent {
+        agent: AgentId,
+        agent_name: AgentName,
+        call: CallRef,
+    },
 }
 
 /// Ends what was asked. Whoever asked reads the answer as an event.
@@ -142,8 +146,7 @@ impl Run for AnswerTask {
     }
 
     fn cost(&self) -> usize {
-        let words = self.answer.answer.as_ref().map_or(0, String::len);
-        words + self.answer.options.iter().map(String::len).sum::<usize>() + 1024
+        self.answer.size() + 1024
     }
 }
 

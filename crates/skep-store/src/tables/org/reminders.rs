@@ -34,9 +34,14 @@ pub struct Remind {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reminded {
-    Set { id: ItemId },
+    Set {
+        id: ItemId,
+    },
     /// Nothing was kept: a word, and why.
-    Refused { code: &'static str, why: String },
+    Refused {
+        code: &'static str,
+        why: String,
+    },
 }
 
 impl Run for Remind {
