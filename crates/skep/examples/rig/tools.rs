@@ -26,7 +26,7 @@ pub const NAMES: &[&str] = &[
     "bash",
     "web_fetch",
     "effect",
-    "ask",
+    "ask_person",
     "spawn",
     "look",
     "boom",
@@ -108,7 +108,7 @@ fn tool(name: &str, retry_safe: bool, body: Body) -> Arc<dyn Tool> {
 pub fn all() -> Vec<Arc<dyn Tool>> {
     vec![
         tool("effect", false, |arguments, context| Box::pin(effect(arguments, context))),
-        tool("ask", false, |arguments, context| Box::pin(ask(arguments, context))),
+        tool("ask_person", false, |arguments, context| Box::pin(ask(arguments, context))),
         tool("spawn", false, |arguments, context| Box::pin(spawn(arguments, context))),
         tool("child", false, |arguments, context| Box::pin(child(arguments, context))),
         look("look"),
