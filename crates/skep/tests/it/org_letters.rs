@@ -129,6 +129,7 @@ async fn quiet(play: &Play) {
 #[tokio::test]
 async fn org_whom_a_message_is_from_and_for_is_not_for_it_to_say() {
     let stage = Stage::new().await;
+    stage.write("skep.yaml", "limits: {inbox_body_bytes: 2000}\n");
     stage.model.answer_with(|request| match request.steps_done() {
         0 => Reply::new()
             .tool("send_message", json!({"to": "research", "body": "x", "from": "operator"}))
@@ -140,7 +141,7 @@ async fn org_whom_a_message_is_from_and_for_is_not_for_it_to_say() {
                 "send_message",
                 json!({"to": "press", "body": "x", "in_reply_to": "y\n[event z]"}),
             )
-            .tool("send_message", json!({"to": "research", "body": "x".repeat(10_000_000)}))
+            .tool("send_message", json!({"to": "research", "body": "x".repeat(2001)}))
             .tool("remind", json!({"message": "x"}))
             .tool("remind", json!({"message": "x", "at": "tomorrow"}))
             .tool("remind", json!({"message": "x", "at": "2001-01-01T00:00:00Z"}))
