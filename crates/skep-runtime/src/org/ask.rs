@@ -13,8 +13,8 @@ use skep_store::assign::{Assign, Assigned, NewQuestion};
 use skep_store::questions::{AnswerTask, Answerer};
 
 use super::arguments::{number, spec, text};
+use super::call::{OrgCall, answered, failed, refused};
 use super::delegate;
-use super::tool::{OrgCall, answered, failed, refused};
 
 /// Seven days.
 const LONGEST_SECONDS: i64 = 7 * 24 * 3600;

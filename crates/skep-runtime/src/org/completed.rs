@@ -5,7 +5,7 @@ use skep_core::tool::ToolAnswer;
 use skep_store::task_views::{self, TaskRow};
 
 use super::arguments::CompletedArguments;
-use super::tool::{OrgCall, answered, failed, refused};
+use super::call::{OrgCall, answered, failed, refused};
 
 const USUAL: i64 = 50;
 const MOST: i64 = 200;

@@ -11,7 +11,7 @@ use skep_store::assign::{Assign, Assigned, ChainLimits};
 use skep_store::task_views::TaskRow;
 
 use super::arguments::{DelegateArguments, Priority};
-use super::tool::{OrgCall, answered, failed, refused};
+use super::call::{OrgCall, answered, failed, refused};
 
 pub(super) async fn run(call: &OrgCall, arguments: DelegateArguments) -> ToolAnswer {
     let DelegateArguments { team, task, priority, overlap_policy, context } = arguments;

@@ -11,7 +11,7 @@ use skep_store::letters::{SendLetter, Sent, SentLetter};
 use skep_store::receive::{ReadLetter, Receive, Received};
 
 use super::arguments::{number, spec, text};
-use super::tool::{OrgCall, answered, failed, refused};
+use super::call::{OrgCall, answered, failed, refused};
 
 /// Messages that one call reads.
 const USUAL: i64 = 16;

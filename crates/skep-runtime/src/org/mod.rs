@@ -2,6 +2,7 @@
 
 mod arguments;
 mod ask;
+mod call;
 mod completed;
 mod delegate;
 mod letters;
@@ -12,23 +13,19 @@ mod threads;
 mod tool;
 mod upward;
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, SetOnce};
-
-use skep_core::event::CancelReason;
 use skep_core::ids::ItemId;
 use skep_core::tool::Tool;
 use skep_guard::clock;
-use skep_store::StoreError;
-use skep_store::assign::{Assign, Assigned};
-use skep_store::cancel::{CancelTask, CancelledTasks};
+use skep_store::cancel::CancelTask;
 use skep_store::expiry::{self, ExpireTasks};
-use skep_store::inbox::EndedTurn;
 
 use crate::door::DoorError;
 use crate::hive::{Hive, Shared, door_error};
+pub use call::Organisation;
+use call::follow;
 use peer_tool::PeerTool;
 use tool::OrgTool;
 
@@ -37,47 +34,12 @@ const LONGEST: Duration = Duration::from_secs(600);
 /// Before a write that failed is tried again.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
 
-/// The tools of the organisation, made before the hive that they work in.
-#[derive(Default)]
-pub struct Organisation {
-    hive: SetOnce<Weak<Shared>>,
-    /// Something has a time that was not known.
-    changed: Notify,
-}
-
 impl Organisation {
     pub fn tools(self: &Arc<Self>) -> Vec<Arc<dyn Tool>> {
         let tasks = OrgTool::all(self).into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>);
         let peers = PeerTool::all(self).into_iter();
         tasks.chain(peers.map(|tool| Arc::new(tool) as Arc<dyn Tool>)).collect()
     }
-
-    /// The hive; nothing where it has ended.
-    async fn hive(&self) -> Option<Arc<Shared>> {
-        self.hive.wait().await.upgrade()
-    }
-
-    /// Gives a task, and sees to what follows from it.
-    async fn assign(&self, shared: &Shared, assign: Assign) -> Result<Assigned, StoreError> {
-        let assigned = shared.store.write(assign).await?;
-        if let Assigned::Given { turns, new: true, .. } = &assigned {
-            end_turns(shared, turns);
-            self.changed.notify_one();
-        }
-        shared.env().lanes.wake();
-        Ok(assigned)
-    }
-}
-
-fn end_turns(shared: &Shared, turns: &[EndedTurn]) {
-    for ended in turns {
-        shared.turns.end(ended, CancelReason::Stop);
-    }
-}
-
-fn follow(shared: &Shared, cancelled: &CancelledTasks) {
-    end_turns(shared, &cancelled.turns);
-    shared.env().lanes.wake();
 }
 
 impl Hive {

@@ -8,8 +8,8 @@ use skep_core::policy::{AgentReach, Class};
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Manner, Prepared, Tool};
 
-use super::tool::{OrgCall, in_hive, read};
-use super::{Organisation, ask, letters, reminders, threads};
+use super::call::{Organisation, prepared, read};
+use super::{ask, letters, reminders, threads};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PeerAction {
@@ -76,62 +76,55 @@ impl Tool for PeerTool {
         Ok(match self.action {
             PeerAction::Ask => {
                 let arguments = read(spec, arguments)?;
-                in_hive(organisation, |call| async move { ask::ask(&call, arguments).await })
+                prepared(organisation, |call| async move { ask::ask(&call, arguments).await })
             }
             PeerAction::Answer => {
                 let arguments = read(spec, arguments)?;
-                in_hive(organisation, |call| async move { ask::answer(&call, arguments).await })
+                prepared(organisation, |call| async move { ask::answer(&call, arguments).await })
             }
             PeerAction::Send => {
                 let arguments = read(spec, arguments)?;
-                in_hive(organisation, |call| async move { letters::send(&call, arguments).await })
+                prepared(organisation, |call| async move { letters::send(&call, arguments).await })
             }
             PeerAction::Recv => {
                 let arguments = read(spec, arguments)?;
-                in_hive(organisation, |call| async move { letters::recv(&call, arguments).await })
+                prepared(organisation, |call| async move { letters::recv(&call, arguments).await })
             }
             PeerAction::Remind => {
                 let arguments = read(spec, arguments)?;
-                in_hive(
+                prepared(
                     organisation,
                     |call| async move { reminders::remind(&call, arguments).await },
                 )
             }
             PeerAction::NextTurn => {
                 let arguments = read(spec, arguments)?;
-                in_hive(
-                    organisation,
-                    |call| async move { reminders::next_turn(&call, arguments).await },
-                )
+                prepared(organisation, |call| async move {
+                    reminders::next_turn(&call, arguments).await
+                })
             }
             PeerAction::OpenThreads => {
                 let threads::NoArguments {} = read(spec, arguments)?;
-                in_hive(organisation, |call| async move { threads::open(&call).await })
+                prepared(organisation, |call| async move { threads::open(&call).await })
             }
             PeerAction::CancelThread => {
                 let arguments = read(spec, arguments)?;
-                in_hive(organisation, |call| async move { threads::cancel(&call, arguments).await })
+                prepared(
+                    organisation,
+                    |call| async move { threads::cancel(&call, arguments).await },
+                )
             }
             PeerAction::WhoAmI => {
                 let threads::NoArguments {} = read(spec, arguments)?;
-                in_hive(organisation, |call| async move { threads::whoami(&call).await })
+                prepared(organisation, |call| async move { threads::whoami(&call).await })
             }
             PeerAction::SetStatus => {
                 let arguments = read(spec, arguments)?;
-                in_hive(
+                prepared(
                     organisation,
                     |call| async move { threads::set_status(&call, arguments).await },
                 )
             }
         })
-    }
-}
-
-impl OrgCall {
-    /// Whom the agent may write to now; nobody where it is not in the settings any more.
-    pub fn recipients(&self) -> Vec<String> {
-        let (id, name) = (self.context.agent_id, &self.context.agent);
-        let agent = self.shared.snapshot().agent(id, name);
-        agent.map(|agent| agent.allowed_recipients.clone()).unwrap_or_default()
     }
 }

@@ -8,8 +8,8 @@ use skep_core::tool::ToolAnswer;
 use skep_store::assign::{Assign, Assigned};
 use skep_store::task_views::TaskRow;
 
+use super::call::{OrgCall, answered, failed, refused};
 use super::delegate;
-use super::tool::{OrgCall, answered, failed, refused};
 
 const USUAL_MS: i64 = 120_000;
 const LONGEST_MS: i64 = 600_000;

@@ -11,7 +11,7 @@ use skep_store::assign::ChainLimits;
 use skep_store::reminders::{Remind, Reminded};
 
 use super::arguments::{number, spec, text};
-use super::tool::{OrgCall, answered, failed, refused};
+use super::call::{OrgCall, answered, failed, refused};
 
 /// A year.
 const FARTHEST: Millis = 366 * 24 * 3600 * 1000;

@@ -13,8 +13,7 @@ use skep_store::agents::SayDoing;
 use skep_store::threads::{self, CancelThread, OpenTask};
 
 use super::arguments::{spec, text};
-use super::follow;
-use super::tool::{OrgCall, answered, failed, refused};
+use super::call::{OrgCall, answered, failed, follow, refused};
 
 /// Characters of each that are shown.
 const PREVIEW: usize = 200;
@@ -33,7 +32,7 @@ pub(super) struct CancelArguments {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct StatusArguments {
+pub(super) struct DoingArguments {
     status: String,
 }
 
@@ -145,7 +144,7 @@ pub(super) async fn whoami(call: &OrgCall) -> ToolAnswer {
     }))
 }
 
-pub(super) async fn set_status(call: &OrgCall, arguments: StatusArguments) -> ToolAnswer {
+pub(super) async fn set_status(call: &OrgCall, arguments: DoingArguments) -> ToolAnswer {
     let status = heads::in_line(&arguments.status);
     if status.chars().count() > STATUS {
         return refused("too_large", "a status has at most 200 characters");

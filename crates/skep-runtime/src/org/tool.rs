@@ -1,4 +1,4 @@
-//! One tool of the organisation, as the gate sees it. Every refusal is an answer with its reason.
+//! The tools by which agents give each other work, as the gate sees them.
 
 use std::sync::Arc;
 
@@ -6,16 +6,14 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use skep_core::policy::{AgentReach, Class};
 use skep_core::provider::ToolSpec;
-use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer, ToolContext};
-use skep_store::{Refusal, StoreError};
+use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer};
 
-use super::Organisation;
 use super::arguments::{
     CompletedArguments, DelegateArguments, EscalateArguments, HandUpArguments, QueriesArguments,
     QueryArguments, number, one_of, spec, text,
 };
+use super::call::{OrgCall, Organisation, prepared, read};
 use super::{completed, delegate, query, upward};
-use crate::hive::Shared;
 
 const PRIORITIES: &[&str] = &["critical", "high", "normal", "low"];
 const OVERLAPS: &[&str] = &["allow", "skip", "replace", "confirm"];
@@ -34,13 +32,6 @@ pub(super) struct OrgTool {
     spec: ToolSpec,
     action: OrgAction,
     organisation: Arc<Organisation>,
-}
-
-/// A call at work.
-pub(super) struct OrgCall {
-    pub organisation: Arc<Organisation>,
-    pub shared: Arc<Shared>,
-    pub context: ToolContext,
 }
 
 impl OrgTool {
@@ -133,27 +124,8 @@ impl OrgTool {
     where
         F: Future<Output = ToolAnswer> + Send + 'static,
     {
-        in_hive(&self.organisation, work)
+        prepared(&self.organisation, work)
     }
-}
-
-/// A call that works in the hive.
-pub(super) fn in_hive<F>(
-    organisation: &Arc<Organisation>,
-    work: impl FnOnce(OrgCall) -> F + Send + 'static,
-) -> Prepared
-where
-    F: Future<Output = ToolAnswer> + Send + 'static,
-{
-    let organisation = Arc::clone(organisation);
-    Box::new(move |context| {
-        Box::pin(async move {
-            match organisation.hive().await {
-                Some(shared) => work(OrgCall { organisation, shared, context }).await,
-                None => refused("stopping", "the hive is stopping"),
-            }
-        })
-    })
 }
 
 impl Tool for OrgTool {
@@ -198,29 +170,4 @@ impl Tool for OrgTool {
             }
         })
     }
-}
-
-pub(super) fn read<T: DeserializeOwned>(spec: &ToolSpec, arguments: Value) -> Result<T, String> {
-    serde_json::from_value(arguments).map_err(|error| format!("{}: {error}", spec.name))
-}
-
-pub(super) fn answered(value: &Value) -> ToolAnswer {
-    ToolAnswer::ok(value.to_string())
-}
-
-pub(super) fn refused(code: &str, why: &str) -> ToolAnswer {
-    ToolAnswer::error(json!({"success": false, "error": code, "reason": why}).to_string())
-}
-
-/// The store did not take it.
-pub(super) fn failed(error: &StoreError) -> ToolAnswer {
-    match error {
-        StoreError::Refused(Refusal::Conflict { code, detail }) => return refused(code, detail),
-        StoreError::Refused(Refusal::NotFound { what }) => {
-            return refused("not_found", &format!("{what} does not exist"));
-        }
-        _ => {}
-    }
-    tracing::warn!(%error, "a tool of the organisation could not write");
-    refused("store", "the hive could not keep this now; call again later")
 }

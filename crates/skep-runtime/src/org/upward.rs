@@ -7,8 +7,8 @@ use skep_core::tool::ToolAnswer;
 use skep_store::assign::{Assign, Assigned};
 
 use super::arguments::{EscalateArguments, HandUpArguments, Priority};
+use super::call::{OrgCall, answered, failed, refused};
 use super::delegate;
-use super::tool::{OrgCall, answered, failed, refused};
 
 pub(super) async fn escalate(call: &OrgCall, arguments: EscalateArguments) -> ToolAnswer {
     let EscalateArguments { message, reason } = arguments;

@@ -48,9 +48,8 @@ skep_store::commands! {
     RegisterAgents, OpenChannel, Accept, Order, StopLane, CancelItem, Take, Journal, Park, Release,
     Close, Decide, Recover, WakeLanes, Expire, Import, ForkSession, EditSession,
     DeleteSession, IndexSpoken, Prioritise, RecordFrames, Raw, AddAudit, TimedTake, TimedAccept,
-    BeginRequest, CloseRequest, ClockSetBack, Assign, AnswerTask, CancelTask, ExpireTasks, SendLetter, CloseLetter, Receive,
-    Remind, CancelThread,
-    TimedAssign,
+    BeginRequest, CloseRequest, ClockSetBack, Assign, AnswerTask, CancelTask, ExpireTasks,
+    SendLetter, CloseLetter, Receive, Remind, CancelThread, TimedAssign,
 }
 
 pub type LabStore = StoreOf<Lab>;

@@ -14,7 +14,7 @@ pub use super::chain::ChainLimits;
 use super::chain::{self, ChainPlace};
 use super::new_item::NewItem;
 pub use super::parties::OPERATOR;
-use super::parties::{Giver, Guarded, Target};
+use super::parties::{Giver, Guarded, Recipient};
 use super::questions;
 use super::results::{self, Task, TaskEnd, sender};
 use super::task_views::{self, TaskRow};
@@ -130,7 +130,7 @@ impl Assign {
         &self,
         conn: &mut Conn,
         giver: &Giver,
-    ) -> Result<Guarded<Vec<Target>>, SqlError> {
+    ) -> Result<Guarded<Vec<Recipient>>, SqlError> {
         let mut targets = Vec::with_capacity(self.teams.len());
         for (_, team) in &self.teams {
             match self.target(conn, giver, team).await? {
@@ -146,23 +146,23 @@ impl Assign {
         conn: &mut Conn,
         giver: &Giver,
         team: &AgentName,
-    ) -> Result<Guarded<Target>, SqlError> {
+    ) -> Result<Guarded<Recipient>, SqlError> {
         if let Some(question) = &self.question {
             let allowed = giver.recipient(conn, team, &question.recipients).await?;
             return match allowed {
-                Ok(Target { agent: OPERATOR, .. }) => giver.operator(conn).await,
+                Ok(Recipient { agent: OPERATOR, .. }) => giver.operator(conn).await,
                 other => Ok(other),
             };
         }
         if matches!(self.kind, TaskKind::Escalate | TaskKind::HandUp) {
             let why = || format!("there is no agent above {}", giver.agent_name);
-            return match (Target::above(conn, giver).await?, self.kind) {
+            return match (Recipient::above(conn, giver).await?, self.kind) {
                 (Some(above), _) => Ok(Ok(above)),
                 (None, TaskKind::Escalate) => giver.operator(conn).await,
                 (None, _) => Ok(Err(("no_parent", why()))),
             };
         }
-        Ok(match Target::named(conn, team).await? {
+        Ok(match Recipient::named(conn, team).await? {
             Some(target) if target.parent == Some(giver.agent) => Ok(target),
             Some(_) => {
                 let why = format!(
@@ -204,7 +204,7 @@ impl Assign {
     async fn guard_busy(
         &self,
         tx: &mut Tx<'_>,
-        targets: &[Target],
+        targets: &[Recipient],
     ) -> Result<Result<Vec<EndedTurn>, Assigned>, Refusal> {
         let mut cancelled = CancelledTasks::default();
         for target in targets {
@@ -248,7 +248,7 @@ impl Assign {
         giver: &Giver,
         place: &ChainPlace,
         item: &ItemId,
-        target: &Target,
+        target: &Recipient,
     ) -> Result<(), Refusal> {
         if target.agent == OPERATOR {
             self.tell_origin(tx, giver, place, item).await?;
@@ -304,7 +304,7 @@ impl Assign {
         giver: &Giver,
         place: &ChainPlace,
         item: &ItemId,
-        target: &Target,
+        target: &Recipient,
     ) -> Result<(), Refusal> {
         let key = self.key(tx.conn, place, target).await?;
         let call = CallRef { turn: self.turn.clone(), call: self.call.clone() };
@@ -348,7 +348,7 @@ impl Assign {
         giver: &Giver,
         place: &ChainPlace,
         item: &ItemId,
-        target: &Target,
+        target: &Recipient,
     ) -> Result<(), SqlError> {
         let insert = "INSERT INTO tasks (item, root, parent_task, agent, from_agent, from_key, \
                       from_turn, from_call, kind, created_at, deadline, body) \
@@ -380,7 +380,7 @@ impl Assign {
         &self,
         conn: &mut Conn,
         place: &ChainPlace,
-        target: &Target,
+        target: &Recipient,
     ) -> Result<SessionKey, SqlError> {
         if self.kind == TaskKind::Escalate
             && let Some(task) = &place.task

@@ -14,7 +14,7 @@ use skep_core::tool::ChainOrigin;
 
 use super::chain::{self, ChainLimits, ChainPlace};
 use super::new_item::NewItem;
-use super::parties::{Giver, Guarded, OPERATOR, Target};
+use super::parties::{Giver, Guarded, OPERATOR, Recipient};
 use super::questions;
 use super::results::sender;
 use super::waits;
@@ -113,7 +113,7 @@ struct NewLetter<'a> {
     id: &'a ItemId,
     giver: &'a Giver,
     place: &'a ChainPlace,
-    target: &'a Target,
+    target: &'a Recipient,
 }
 
 impl SendLetter {
@@ -149,7 +149,7 @@ impl SendLetter {
         &self,
         conn: &mut Conn,
         giver: &Giver,
-    ) -> Result<Guarded<Vec<Target>>, SqlError> {
+    ) -> Result<Guarded<Vec<Recipient>>, SqlError> {
         if self.to.as_str() == "*" {
             if !self.recipients.iter().any(|listed| listed == "*") {
                 let why = "everybody at once needs `*` in its allowed_recipients";
@@ -157,7 +157,7 @@ impl SendLetter {
             }
             let all = "SELECT id, name, parent_id FROM agents WHERE removed_at IS NULL \
                        AND installed = 1 AND id <> $1 ORDER BY name LIMIT 10000";
-            let all: Vec<Target> = conn.list(all, &args![giver.agent]).await?;
+            let all: Vec<Recipient> = conn.list(all, &args![giver.agent]).await?;
             let nobody = || ("unknown_agent", "there is no other agent".to_owned());
             return Ok(if all.is_empty() { Err(nobody()) } else { Ok(all) });
         }
@@ -239,7 +239,7 @@ impl SendLetter {
         &self,
         conn: &mut Conn,
         place: &ChainPlace,
-        target: &Target,
+        target: &Recipient,
         replied: Option<&Replied>,
     ) -> Result<SessionKey, SqlError> {
         if let Some(replied) = replied.filter(|replied| replied.agent == target.agent) {

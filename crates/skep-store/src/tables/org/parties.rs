@@ -40,7 +40,7 @@ impl Giver {
         conn: &mut Conn,
         to: &AgentName,
         allowed: &[String],
-    ) -> Result<Guarded<Target>, SqlError> {
+    ) -> Result<Guarded<Recipient>, SqlError> {
         let may = |word: &str| allowed.iter().any(|listed| listed == word || listed == "*");
         let refused = || {
             let why = format!(
@@ -51,9 +51,9 @@ impl Giver {
             Ok(Err(("not_a_recipient", why)))
         };
         if to.as_str() == "operator" {
-            return if may("operator") { Ok(Ok(Target::operator())) } else { refused() };
+            return if may("operator") { Ok(Ok(Recipient::operator())) } else { refused() };
         }
-        let Some(target) = Target::named(conn, to).await? else {
+        let Some(target) = Recipient::named(conn, to).await? else {
             return Ok(Err(("unknown_agent", format!("there is no agent {to}"))));
         };
         if target.agent == self.agent {
@@ -72,7 +72,7 @@ impl Giver {
     }
 
     /// Whether the operator may be asked one thing more.
-    pub async fn operator(&self, conn: &mut Conn) -> Result<Guarded<Target>, SqlError> {
+    pub async fn operator(&self, conn: &mut Conn) -> Result<Guarded<Recipient>, SqlError> {
         let open = "SELECT item FROM tasks WHERE agent = $1 AND state = 'open' \
                     AND from_agent = $2 LIMIT $3";
         let args = args![OPERATOR, self.agent, ASKED];
@@ -81,20 +81,20 @@ impl Giver {
             let why = format!("the operator has {ASKED} open questions of {}", self.agent_name);
             return Ok(Err(("rate_limited", why)));
         }
-        Ok(Ok(Target::operator()))
+        Ok(Ok(Recipient::operator()))
     }
 }
 
 /// Who is to do it. The operator has no row.
-pub(super) struct Target {
+pub(super) struct Recipient {
     pub agent: AgentId,
     pub agent_name: AgentName,
     pub parent: Option<AgentId>,
 }
 
-record!(Target { agent, agent_name, parent });
+record!(Recipient { agent, agent_name, parent });
 
-impl Target {
+impl Recipient {
     pub fn operator() -> Self {
         Self { agent: OPERATOR, agent_name: AgentName::new("operator"), parent: None }
     }
