@@ -21,6 +21,7 @@ pub mod memory;
 pub mod network;
 pub mod process;
 mod process_table;
+mod processors;
 pub mod random;
 pub mod repository;
 pub mod sandbox;

@@ -17,10 +17,13 @@ pub fn open_files() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// From now on this thread works when nobody else wants to.
-pub fn lower_priority_of_thread() {
-    // Zero is the calling thread. One that may not be lowered works as before.
-    let _ = rustix::process::setpriority_process(None, 19);
+/// The lowest: such a thread works when nobody else wants to.
+pub const LOWEST_PRIORITY: i32 = 19;
+
+/// Of this thread from now on, 1 to 19, by which others come first.
+pub fn lower_priority_of_thread(by: i32) {
+    // None is the calling thread. One that may not be lowered works as before.
+    let _ = rustix::process::setpriority_process(None, by);
 }
 
 /// How long a thread may run before another has its turn. One with a short slice that has something

@@ -156,7 +156,7 @@ impl Sizes {
         drop(sizes);
         let path = path.to_path_buf();
         let measure = move || {
-            limits::lower_priority_of_thread();
+            limits::lower_priority_of_thread(limits::LOWEST_PRIORITY);
             // Without an answer the channel closes, which says that nothing is known.
             if let Ok(size) = of(&path, u64::MAX) {
                 let _ = done.send(Some(size));

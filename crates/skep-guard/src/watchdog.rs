@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::cgroup::Group;
 use crate::process_table::{self, Marks, Members, ProcessRow};
-use crate::size;
+use crate::{limits, size};
 
 /// How often the trees are measured. What is taken in between is the overshoot.
 const EVERY: Duration = Duration::from_millis(100);
@@ -38,6 +38,9 @@ pub(crate) struct Ceiling {
     /// Where the kernel counts too.
     pub group: Option<Arc<Group>>,
 }
+
+/// What the kernel tells of a large process or folder takes it long: a third of what turns get.
+const BELOW_TURNS: i32 = 5;
 
 /// How often the folder is measured although the disk does not fill.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -82,6 +85,7 @@ static WATCHDOG: LazyLock<mpsc::Sender<WatchedTree>> = LazyLock::new(|| {
 });
 
 fn watch(new: &mpsc::Receiver<WatchedTree>) {
+    limits::lower_priority_of_thread(BELOW_TURNS);
     let (mut trees, mut marks) = (Vec::new(), Marks::default());
     loop {
         if trees.is_empty() {
@@ -207,7 +211,7 @@ impl WatchedTree {
 }
 
 /// What else than the disk it takes too much of.
-fn taken(ceiling: &Ceiling, alive: &[ProcessRow], resident: u64) -> Option<&'static str> {
+fn taken(ceiling: &Ceiling, alive: &[ProcessRow], seen: u64) -> Option<&'static str> {
     if ceiling.group.as_ref().is_some_and(|group| group.ran_out()) {
         return Some("memory");
     }
@@ -219,9 +223,10 @@ fn taken(ceiling: &Ceiling, alive: &[ProcessRow], resident: u64) -> Option<&'sta
         return Some("sockets");
     }
     // Pages that several processes share are counted for each of them here, so a sum that is too
-    // large is taken again in the slow and exact way.
+    // large is taken again in the slow and exact way. Tables are nobody else's, and long ones are
+    // what makes it slow.
     let memory = ceiling.memory_bytes.saturating_sub(sockets.queued);
-    if resident > memory && sum(alive, proportional) > memory {
+    if seen > memory && (sum(alive, tables) > memory || sum(alive, proportional) > memory) {
         return Some("memory");
     }
     (sum(alive, descriptors) > ceiling.descriptors).then_some("open files")
@@ -266,6 +271,7 @@ impl FolderLook {
             let (done, found) = mpsc::channel();
             let ceiling = Arc::clone(ceiling);
             let measure = move || {
+                limits::lower_priority_of_thread(BELOW_TURNS);
                 let size = size::of(&ceiling.folder, most);
                 let _ = done.send(size.map_or(0, |size| size.bytes));
             };
@@ -310,8 +316,11 @@ fn proportional(row: &ProcessRow) -> u64 {
     let Some(kilobytes) = lines(row, "smaps_rollup", &["Pss_Anon:", "Pss_Shmem:"]) else {
         return resident(row);
     };
-    let tables = lines(row, "status", &["VmPTE:"]).unwrap_or(0);
-    kilobytes.saturating_add(tables).saturating_mul(1024)
+    kilobytes.saturating_mul(1024).saturating_add(tables(row))
+}
+
+fn tables(row: &ProcessRow) -> u64 {
+    lines(row, "status", &["VmPTE:"]).unwrap_or(0).saturating_mul(1024)
 }
 
 fn descriptors(row: &ProcessRow) -> u64 {

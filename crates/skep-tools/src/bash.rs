@@ -29,6 +29,10 @@ const OUTPUT_BYTES: usize = 4 << 20;
 /// Kept of what a command in the background says: its beginning and its end.
 const BACKGROUND_BYTES: usize = 256 << 10;
 
+/// Of a flood as much as is looked through at once, and the room for what is said about it.
+const PIECE: usize = 64 << 10;
+const NOTES: usize = 1024;
+
 const TOOL: &str = "bash";
 /// Hosts that are named to the model.
 const NAMED_HOSTS: usize = 40;
@@ -378,30 +382,44 @@ fn end_line(text: &mut String) {
 
 fn shown(captured: &Captured) -> String {
     let (head, tail) = captured.bytes.split_at(captured.gap.min(captured.bytes.len()));
+    // Made once: a flood that is no text is three times as long as its bytes.
+    let mut text = String::with_capacity(shown_length(&captured.bytes) + NOTES);
     if captured.dropped == 0 {
-        return lossy(&captured.bytes);
+        each_part(&captured.bytes, |part| text.push_str(part));
+        return text;
     }
     // Next to what is missing may be a part of a secret, which would not be known for one.
     let known = skep_scrub::known();
-    let mut text = skep_scrub::Stream::default().push(known, lossy(head));
+    let (mut stream, mut piece) = (skep_scrub::Stream::default(), String::new());
+    each_part(head, |part| {
+        piece.push_str(part);
+        if piece.len() >= PIECE {
+            text.push_str(&stream.push(known, std::mem::take(&mut piece)));
+        }
+    });
+    text.push_str(&stream.push(known, piece));
     text.push_str(&format!(
         "\n[{} bytes and what is next to them are missing]\n",
         captured.dropped
     ));
     let reached = &tail[known.reach().min(tail.len())..];
     let line = reached.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-    text.push_str(&lossy(&reached[line..]));
+    each_part(&reached[line..], |part| text.push_str(part));
     text
 }
 
-/// Written once: a flood that is no text is three times as long as its bytes.
-fn lossy(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len());
+/// The bytes as text, part by part. What is none has a mark in its place.
+fn each_part(bytes: &[u8], mut take: impl FnMut(&str)) {
     for chunk in bytes.utf8_chunks() {
-        text.push_str(chunk.valid());
+        take(chunk.valid());
         if !chunk.invalid().is_empty() {
-            text.push(char::REPLACEMENT_CHARACTER);
+            take("\u{fffd}");
         }
     }
-    text
+}
+
+fn shown_length(bytes: &[u8]) -> usize {
+    let mut length = 0;
+    each_part(bytes, |part| length += part.len());
+    length
 }

@@ -192,7 +192,7 @@ async fn what_is_denied_above_is_denied_below_and_a_circle_stops_its_agents() {
     let told: Vec<String> = lab.hive.config().problems.iter().map(|it| it.text.clone()).collect();
     assert_eq!(told.len(), 3, "{told:?}");
     assert!(told[1].contains("teams/a1/config.yaml") && told[1].contains(circle), "{told:?}");
-    lab.write("a0", "");
+    lab.write("a0", "description: a root\n");
     lab.apply("a0").await;
     assert_eq!((rules("a1"), rules("a2")), (Ok(0), Ok(0)), "mended by one of them");
     fs::remove_dir_all(lab.home.agent("a0")).unwrap();

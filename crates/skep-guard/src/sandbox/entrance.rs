@@ -15,8 +15,8 @@ use rustix::mount::{
 };
 use rustix::process::{Resource, Rlimit};
 use rustix::thread::{
-    CpuSet, UnshareFlags, sched_getaffinity, sched_setaffinity, set_thread_groups,
-    set_thread_res_gid, set_thread_res_uid,
+    CpuSet, UnshareFlags, sched_setaffinity, set_thread_groups, set_thread_res_gid,
+    set_thread_res_uid,
 };
 use seccompiler::BpfProgram;
 
@@ -92,17 +92,6 @@ fn own_number(workspace: &Path) -> u32 {
     52_000 + hash % 8_000
 }
 
-/// The processors of this process without the first, which is the hive's alone then: the kernel
-/// takes milliseconds to take one away from a command that is inside a system call. Nothing where
-/// this process has only one.
-fn all_but_one() -> Option<CpuSet> {
-    let mut processors = sched_getaffinity(None).ok()?;
-    let mut own = (0..CpuSet::MAX_CPU).filter(|processor| processors.is_set(*processor));
-    let (first, _) = (own.next()?, own.next()?);
-    processors.unset(first);
-    Some(processors)
-}
-
 /// Where a folder is found by the child after it was staged.
 pub(super) fn stage(index: usize) -> PathBuf {
     Path::new(STAGE).join(index.to_string())
@@ -121,7 +110,7 @@ pub(super) struct SandboxEntrance {
 impl SandboxEntrance {
     pub fn new(
         user: Option<User>,
-        precedence: Precedence,
+        (precedence, processors): (Precedence, Option<CpuSet>),
         staging: Vec<PathBuf>,
         limits: &CommandLimits,
     ) -> Result<Self, String> {
@@ -135,7 +124,6 @@ impl SandboxEntrance {
         if staged.len() > MOST_STAGED {
             return Err(format!("more than {MOST_STAGED} folders are to be shown"));
         }
-        let processors = (precedence == Precedence::Idle).then(all_but_one).flatten();
         let mut filters = filter::programs()?;
         if processors.is_some() {
             filters.push(filter::against_other_processors()?);

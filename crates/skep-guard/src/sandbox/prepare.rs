@@ -15,6 +15,7 @@ use crate::disk;
 use crate::limits::Precedence;
 use crate::network::{ChildNetwork, NetworkEntrance, RoomNetwork};
 use crate::process::{Invocation, Wall};
+use crate::processors::SplitProcessors;
 use crate::size::{Size, Sizes, Space};
 use crate::watchdog::Ceiling;
 
@@ -81,6 +82,7 @@ pub(crate) struct PreparedProgram {
 pub(crate) struct Measured {
     sizes: Arc<Sizes>,
     workspace: PathBuf,
+    _split: Option<SplitProcessors>,
 }
 
 impl Drop for Measured {
@@ -141,8 +143,10 @@ impl Sandbox {
         let joined = group.clone();
         // Without a share of its own each of its processes would count as much as a thread of ours.
         let shares = group.as_ref().is_some_and(|group| group.shares_time());
+        let split = if shares { None } else { SplitProcessors::begin() };
         let precedence = if shares { Precedence::Batch } else { Precedence::Idle };
-        let enter = entrance::SandboxEntrance::new(user, precedence, staging, limits);
+        let place = (precedence, split.as_ref().map(SplitProcessors::of_commands));
+        let enter = entrance::SandboxEntrance::new(user, place, staging, limits);
         let enter = enter.map_err(|why| broken(&why))?;
         let invocation = Invocation {
             program: program.into(),
@@ -161,7 +165,8 @@ impl Sandbox {
             leash: Some(leash.into()),
             ceiling: Some(Ceiling { group, ..ceiling(limits, &room, size) }),
         };
-        let measured = Measured { sizes: Arc::clone(&self.sizes), workspace: room.workspace };
+        let (sizes, workspace) = (Arc::clone(&self.sizes), room.workspace);
+        let measured = Measured { sizes, workspace, _split: split };
         Ok(PreparedProgram { invocation, wall, measured: Some(measured), network })
     }
 

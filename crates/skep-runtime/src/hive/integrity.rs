@@ -19,7 +19,7 @@ pub(crate) async fn check(shared: Arc<Shared>) {
     let proceed = move || {
         // Asked on the thread that reads: everybody else goes first.
         if !lowered.swap(true, Ordering::Relaxed) {
-            limits::lower_priority_of_thread();
+            limits::lower_priority_of_thread(limits::LOWEST_PRIORITY);
         }
         !stopping.is_cancelled()
     };

@@ -93,9 +93,10 @@ impl Routes {
 }
 
 /// Variable parts of paths that many routes have: the word before each, its name, what it is.
-const IN_PATHS: [(&str, &str, &str); 5] = [
+const IN_PATHS: [(&str, &str, &str); 6] = [
     ("agents", "agent", "The name of an agent."),
     ("approvals", "id", "The id of an approval."),
+    ("escalations", "id", "The id of an escalation."),
     ("inbox", "id", "The id of an item."),
     ("sessions", "id", "The id of a session."),
     ("turns", "id", "The id of a turn."),

@@ -1,9 +1,9 @@
 //! The process harness and the HTTP client, on stand-ins for the program.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::json;
@@ -14,10 +14,13 @@ use skep_testkit::wait::PATIENCE;
 use skep_testkit::{locate, processes, wait};
 use tempfile::TempDir;
 
+/// Written by another process: a child that is started here meanwhile would have it open for
+/// writing, and nobody could execute it.
 fn script(folder: &TempDir, text: &str) -> PathBuf {
     let path = folder.path().join("program");
-    fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let write = r##"printf '#!/bin/sh\n%s\n' "$1" >"$0" && chmod 755 "$0""##;
+    let written = Command::new("sh").args(["-c", write]).arg(&path).arg(text).status().unwrap();
+    assert!(written.success());
     path
 }
 

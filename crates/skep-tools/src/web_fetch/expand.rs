@@ -171,7 +171,7 @@ mod tests {
         }
         assert_eq!(codings("br"), Err("br".to_owned()));
         skep_scrub::known().add([skep_scrub::Secret::new("coding.test", "C0ding-Canary-Q7x")]);
-        assert_eq!(codings("C0ding-Canary-Q7x"), Err("redactedcodingtest".to_owned()));
+        assert_eq!(codings("C0ding-Canary-Q7x"), Err("secretcodingtest".to_owned()));
         assert_eq!(codings("gzip, gzip, gzip"), Err("more than two at once".to_owned()));
     }
 

@@ -1,13 +1,12 @@
 //! Children of an agent that misbehave: they are contained, and other agents go on.
 
 use std::fs;
-use std::time::Duration;
 
 use serde_json::json;
 use skep_testkit::locate;
 
 use crate::stage::Stage;
-use crate::walls_floods::{middle_and_most, turns, turns_beside};
+use crate::walls_floods::{middle_and_most, slow, turns, turns_beside};
 
 /// What the child does, how long it is listened to, and how it ends.
 const MODES: [(&str, u32, &str); 8] = [
@@ -40,8 +39,7 @@ async fn walls_contain_children_while_others_go_on() {
             let arguments = json!({"text": format!("{counting} {mode}"), "ms": ms});
             let (busy, text) = turns_beside(&stage, &play, each, ("child", arguments)).await;
             assert_eq!(text, *ending, "{counting} {mode}");
-            let slowest = |times: &[Duration]| times.iter().max().copied().unwrap_or_default();
-            eprintln!("{counting} {mode}: {:?}, beside {:?}", slowest(&calm), slowest(&busy));
+            eprintln!("{counting} {mode}: alone {:?}, beside {:?}", slow(&calm), slow(&busy));
             alone.extend(calm);
             beside.extend(busy);
             for entry in fs::read_dir(&work).unwrap().flatten() {
