@@ -14,8 +14,9 @@ mod people;
 mod views;
 
 pub use door::{
-    AgentDraft, ChangeFolder, DescribeAgent, DraftedProfile, FileWriters, FolderStep, MoveSecrets, PrepareProfile, ProfileDraft,
-    PutInForce, Refresh, RemoveProfile, RuleDraft, ScanFiles, WriteRules,
+    AgentDraft, ChangeFolder, DescribeAgent, DraftedProfile, FileWriters, FolderStep, MoveSecrets,
+    PrepareProfile, ProfileDraft, PutInForce, Refresh, RemoveProfile, RuleDraft, ScanFiles,
+    WriteRules,
 };
 pub use hive::{Hive, HiveError, Parts, SettingsChange};
 pub use org::Organisation;

@@ -17,9 +17,11 @@ use crate::tables::org::answer::AnswerTask;
 use crate::tables::org::assign::Assign;
 use crate::tables::org::cancel::CancelTask;
 use crate::tables::org::expiry::ExpireTasks;
-use crate::tables::org::shutdown::{BeginShutdown, EndShutdown, EndWork, RemoveAgents};
+use crate::tables::org::shutdown::{
+    BeginShutdown, CheckShutdown, EndShutdown, EndWork, RemoveAgents,
+};
 use crate::tables::org::spawn::{
-    BeginSpawn, BeginUndo, FinishSpawn, PlaceSpawned, UndoSpawn,
+    BeginSpawn, BeginUndo, CheckSpawn, FinishSpawn, PlaceSpawned, UndoSpawn,
 };
 use crate::tables::org::teams::{ChangeScope, GuardTeam};
 use crate::tables::outbox::{OpenChannel, RecordFrames};
@@ -46,7 +48,7 @@ skep_db::commands! {
     Expire, SignIn, SignOut, IndexSpoken, ForkSession, EditSession, DeleteSession, Import,
     AddAudit, Unsettled, Unusable, ChargeLost, Resolve, ClockSetBack, KeepBuckets, ChangeVault,
     Assign, AnswerTask, CancelTask, ExpireTasks, ChangeScope, GuardTeam,
-    BeginSpawn, PlaceSpawned, FinishSpawn, BeginUndo, UndoSpawn, BeginShutdown, EndWork,
+    CheckSpawn, CheckShutdown, BeginSpawn, PlaceSpawned, FinishSpawn, BeginUndo, UndoSpawn, BeginShutdown, EndWork,
     RemoveAgents, EndShutdown,
 }
 
@@ -86,7 +88,7 @@ const SCHEMA: Schema = Schema {
             "operator_tasks",
             include_str!("../migrations/sqlite/0033_operator_tasks.sql"),
         ),
-        migration(35, "teams", include_str!("../migrations/sqlite/0035_teams.sql")),
+        migration(39, "teams", include_str!("../migrations/sqlite/0039_teams.sql")),
     ],
     counters: "SELECT (SELECT max(seq) FROM events), \
                (SELECT max(top) FROM (SELECT max(ord) AS top FROM items \

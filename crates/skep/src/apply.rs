@@ -22,8 +22,8 @@ use crate::home::environment::Variables;
 use crate::home::watch::ReadScope;
 use crate::home::{
     FileEdits, HomeError, LoadError, LoadedHome, Mistake, ProfileChange, ReadAgents,
-    WrittenProfile, check_staged, create, load_again, load_agents, local, misplaced, read_agent_policy,
-    read_hive_policy,
+    WrittenProfile, check_staged, create, load_again, load_agents, local, misplaced,
+    read_agent_policy, read_hive_policy,
 };
 use crate::vendors::Vendors;
 
@@ -136,9 +136,8 @@ impl Applier {
         let applied = self.applied.lock().await;
         let check = || check_staged(&self.home, name, folder, &environment::var, &applied.loaded);
         let place = format!("teams/{name}");
-        tokio::task::block_in_place(check).map_err(|mistake| {
-            mistake.to_string().replace(&folder.display().to_string(), &place)
-        })
+        tokio::task::block_in_place(check)
+            .map_err(|mistake| mistake.to_string().replace(&folder.display().to_string(), &place))
     }
 
     /// What the files would be with this profile. Nothing is changed.

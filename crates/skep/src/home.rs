@@ -49,8 +49,8 @@ pub use create::HomeError;
 pub use hive::read_policy as read_hive_policy;
 pub use known_names::KnownNames;
 pub use load::{
-    CheckReport, LoadError, LoadedHome, ReadAgents, check, check_staged, load, load_again, load_agents,
-    load_looking, misplaced,
+    CheckReport, LoadError, LoadedHome, ReadAgents, check, check_staged, load, load_again,
+    load_agents, load_looking, misplaced,
 };
 pub use local::LocalModel;
 pub use mistake::Mistake;

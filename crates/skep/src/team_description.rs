@@ -33,9 +33,7 @@ pub fn writer(home: &Home, governance: Arc<Governance>, applier: Arc<Applier>) -
             let after = with_description(&before, &text)?;
             let changed = ("config.yaml", after.as_bytes());
             let message = "another description";
-            governance
-                .commit_by_person(agent.as_str(), &author, &folder, changed, message)
-                .await?;
+            governance.commit_by_person(agent.as_str(), &author, &folder, changed, message).await?;
             // Somebody may have saved the file since it was read.
             if read()? != before {
                 return Err("config.yaml was changed at the same time; call again".to_owned());

@@ -47,6 +47,16 @@ pub trait Tool: Send + Sync {
         Vec::new()
     }
 
+    /// Why a call that changes the shape of the hive would be refused as things stand now: nobody is
+    /// asked about it then. The call itself looks again.
+    fn refusal<'a>(
+        &'a self,
+        _arguments: &'a Value,
+        _context: &'a ToolContext,
+    ) -> BoxFuture<'a, Option<String>> {
+        Box::pin(std::future::ready(None))
+    }
+
     /// Reads the arguments into their type. `Err` says which argument is wrong and what was
     /// expected; nothing has run then.
     fn prepare(&self, arguments: Value) -> Result<Prepared, String>;

@@ -123,9 +123,8 @@ pub type Refresh = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send
 pub type ScanFiles = Arc<dyn Fn() -> BoxFuture<'static, SecretScan> + Send + Sync>;
 
 /// Writes into an agent's file what it is for, on behalf of somebody, and puts that in force.
-pub type DescribeAgent = Arc<
-    dyn Fn(AgentName, String, String) -> BoxFuture<'static, Result<(), String>> + Send + Sync,
->;
+pub type DescribeAgent =
+    Arc<dyn Fn(AgentName, String, String) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
 /// The settings of a new agent. No `Debug` of secrets: it holds none.
 #[derive(Clone, Debug)]

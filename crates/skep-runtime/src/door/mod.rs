@@ -14,8 +14,9 @@ pub use approvals::{
     PinnedFile, PolicyInfo, PutInForce, RuleDraft, WhyInfo, WhyWish, WriteRules,
 };
 pub use hive::{
-    AgentDraft, ChangeFolder, DescribeAgent, DraftedProfile, FileWriters, FolderStep, IntegrityInfo, MoveSecrets, PrepareProfile,
-    ProfileDraft, ProviderInfo, ProviderTry, Reached, Refresh, RemoveProfile, ScanFiles,
+    AgentDraft, ChangeFolder, DescribeAgent, DraftedProfile, FileWriters, FolderStep,
+    IntegrityInfo, MoveSecrets, PrepareProfile, ProfileDraft, ProviderInfo, ProviderTry, Reached,
+    Refresh, RemoveProfile, ScanFiles,
 };
 pub use sessions::{
     AttachmentSum, ForkWish, ForkedFrom, HistoryForm, ImportReport, SearchHit, SearchPage,

@@ -14,9 +14,10 @@ use skep_guard::{clock, random};
 use skep_store::StoreError;
 use skep_store::ops::{self, OpStanding, OpenOp};
 use skep_store::spawn::{
-    BeginSpawn, BeginUndo, Bootstrap, FinishSpawn, PlaceSpawned, Spawner, UndoSpawn,
+    BeginSpawn, BeginUndo, Bootstrap, CheckSpawn, FinishSpawn, PlaceSpawned, Spawner, UndoSpawn,
 };
 
+use super::leftovers;
 use crate::door::{AgentDraft, FileWriters, FolderStep};
 use crate::hive::Shared;
 
@@ -33,6 +34,27 @@ pub(crate) struct SpawnOrder {
     pub by: String,
     /// Whoever wanted it does not any more.
     pub cancel: CancellationToken,
+}
+
+impl SpawnOrder {
+    fn begin(&self) -> BeginSpawn {
+        BeginSpawn {
+            op: self.op.clone(),
+            name: self.draft.name.clone(),
+            spawner: self.spawner.clone(),
+            by: self.by.clone(),
+            now: clock::now_ms(),
+        }
+    }
+}
+
+/// Whether the agent could be made as things stand now.
+pub(crate) async fn check(shared: &Shared, order: &SpawnOrder) -> Result<(), SpawnFailure> {
+    match shared.store.write(CheckSpawn(order.begin())).await {
+        Ok(None) => Ok(()),
+        Ok(Some((code, why))) => Err(SpawnFailure { code, step: None, why }),
+        Err(error) => Err(SpawnFailure::store(&error)),
+    }
 }
 
 /// Why there is no new agent.
@@ -58,27 +80,17 @@ impl SpawnFailure {
 
 /// Makes an agent; what came of it, also where it was made before. Goes on to its end though the
 /// caller goes away.
-pub(crate) async fn spawn(
-    shared: &Arc<Shared>,
-    order: SpawnOrder,
-) -> Result<Value, SpawnFailure> {
+pub(crate) async fn spawn(shared: &Arc<Shared>, order: SpawnOrder) -> Result<Value, SpawnFailure> {
     let hive = Arc::clone(shared);
     let task = shared.tasks.spawn(async move { spawn_now(&hive, order).await });
     task.await.unwrap_or_else(|_| Err(SpawnFailure::at("begin", "the hive is stopping")))
 }
 
-async fn spawn_now(shared: &Shared, order: SpawnOrder) -> Result<Value, SpawnFailure> {
+async fn spawn_now(shared: &Arc<Shared>, order: SpawnOrder) -> Result<Value, SpawnFailure> {
     // One change of the tree at a time: what is open in the store is nobody's but ours.
     let _changing = shared.changing.lock().await;
     undo_spawns(shared).await;
-    let begin = BeginSpawn {
-        op: order.op.clone(),
-        name: order.draft.name.clone(),
-        spawner: order.spawner.clone(),
-        by: order.by.clone(),
-        now: clock::now_ms(),
-    };
-    match shared.store.write(begin).await.map_err(|error| SpawnFailure::store(&error))? {
+    match shared.store.write(order.begin()).await.map_err(|error| SpawnFailure::store(&error))? {
         OpStanding::Begun => {}
         OpStanding::Done(result) => return Ok(read(&result)),
         OpStanding::Unfinished => {
@@ -98,6 +110,10 @@ async fn spawn_now(shared: &Shared, order: SpawnOrder) -> Result<Value, SpawnFai
             tracing::warn!(agent = %op.name, step = failure.step, "an agent was not made");
             match undo(shared, &op).await {
                 Undone::Gone => return Err(failure),
+                Undone::NotYet => {
+                    leftovers::try_later(shared);
+                    return Err(failure);
+                }
                 // The last step had counted, though nobody could say so then.
                 Undone::Made(result) => read(&result),
             }
@@ -205,14 +221,15 @@ pub(super) async fn undo_spawns(shared: &Shared) {
 
 /// What became of a spawn that was to be taken back.
 enum Undone {
-    /// There is nothing of it, or the next change or start sees to that.
+    /// There is nothing of it.
     Gone,
+    /// There may be something of it; its name stays out of use.
+    NotYet,
     /// It had ended, with this answer.
     Made(String),
 }
 
-/// Takes back what a spawn did. Where that fails its name stays out of use, and the next change or
-/// start tries again.
+/// Takes back what a spawn did. Where that fails, somebody has to try again.
 async fn undo(shared: &Shared, op: &OpenOp) -> Undone {
     match try_undo(shared, op).await {
         Ok(undone) => {
@@ -221,7 +238,7 @@ async fn undo(shared: &Shared, op: &OpenOp) -> Undone {
         }
         Err(why) => {
             tracing::error!(agent = %op.name, why, "an agent that is half made is still there");
-            Undone::Gone
+            Undone::NotYet
         }
     }
 }

@@ -4,6 +4,7 @@ mod arguments;
 mod by_people;
 mod completed;
 mod delegate;
+mod leftovers;
 mod making;
 mod manage;
 mod query;
@@ -88,8 +89,9 @@ impl Hive {
     /// From now on its agents work together. What a process before this one left half done is
     /// brought to an end first; the files of the home can be changed by then.
     pub async fn organise(&self, organisation: &Arc<Organisation>) {
-        making::undo_spawns(&self.shared).await;
-        removing::finish_shutdowns(&self.shared).await;
+        if leftovers::end(&self.shared).await.is_err() {
+            leftovers::try_later(&self.shared);
+        }
         // A second hive would be a mistake of the program; the first one stays.
         let _ = organisation.hive.set(Arc::downgrade(&self.shared));
         let keeping = keep_time(Arc::clone(&self.shared), Arc::clone(organisation));

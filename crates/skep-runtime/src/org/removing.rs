@@ -13,10 +13,11 @@ use skep_core::ids::{AgentName, Principal, TurnId};
 use skep_guard::clock;
 use skep_store::ops::{self, OpStanding, OpenOp};
 use skep_store::shutdown::{
-    self, BeginShutdown, ClosingAgent, EndShutdown, EndWork, RemoveAgents,
+    self, BeginShutdown, CheckShutdown, ClosingAgent, EndShutdown, EndWork, RemoveAgents,
 };
 use skep_store::{StoreError, tokens};
 
+use super::leftovers;
 use super::making::step;
 use crate::door::FolderStep;
 use crate::hive::{Hive, Shared};
@@ -36,6 +37,28 @@ pub(crate) struct ShutdownOrder {
     pub by: String,
 }
 
+impl ShutdownOrder {
+    fn begin(&self) -> BeginShutdown {
+        BeginShutdown {
+            op: self.op.clone(),
+            name: self.name.clone(),
+            cascade: self.cascade,
+            turn: self.turn.clone(),
+            by: self.by.clone(),
+            now: clock::now_ms(),
+        }
+    }
+}
+
+/// Whether the agents could be removed as things stand now.
+pub(crate) async fn check(shared: &Shared, order: &ShutdownOrder) -> Result<(), ShutdownFailure> {
+    match shared.store.write(CheckShutdown(order.begin())).await {
+        Ok(None) => Ok(()),
+        Ok(Some((code, why))) => Err(ShutdownFailure { code, why }),
+        Err(error) => Err(ShutdownFailure::store(&error)),
+    }
+}
+
 /// Why the agents are not removed, or not yet.
 #[derive(Debug)]
 pub(crate) struct ShutdownFailure {
@@ -44,7 +67,13 @@ pub(crate) struct ShutdownFailure {
 }
 
 impl ShutdownFailure {
-    /// It was begun, and goes on with the next change or start.
+    fn store(error: &StoreError) -> Self {
+        tracing::warn!(%error, "an agent is not removed: the store did not take it");
+        let why = "the hive could not keep this now; call again later";
+        Self { code: "store", why: why.to_owned() }
+    }
+
+    /// It was begun, and goes on by itself.
     fn unfinished(why: impl ToString) -> Self {
         let why = why.to_string();
         let why = format!("it is closed to new work, and its removal goes on later: {why}");
@@ -63,25 +92,10 @@ pub(crate) async fn shut_down(
     task.await.unwrap_or_else(|_| Err(ShutdownFailure::unfinished("the hive is stopping")))
 }
 
-async fn remove_now(
-    shared: &Arc<Shared>,
-    order: ShutdownOrder,
-) -> Result<Value, ShutdownFailure> {
+async fn remove_now(shared: &Arc<Shared>, order: ShutdownOrder) -> Result<Value, ShutdownFailure> {
     let _changing = shared.changing.lock().await;
-    let begin = BeginShutdown {
-        op: order.op.clone(),
-        name: order.name.clone(),
-        cascade: order.cascade,
-        turn: order.turn,
-        by: order.by.clone(),
-        now: clock::now_ms(),
-    };
-    let store = |error: StoreError| {
-        tracing::warn!(%error, "an agent is not removed: the store did not take it");
-        let why = "the hive could not keep this now; call again later";
-        ShutdownFailure { code: "store", why: why.to_owned() }
-    };
-    match shared.store.write(begin).await.map_err(store)? {
+    let begun = shared.store.write(order.begin()).await;
+    match begun.map_err(|error| ShutdownFailure::store(&error))? {
         OpStanding::Begun | OpStanding::Unfinished => {}
         OpStanding::Done(result) => {
             return Ok(serde_json::from_str(&result).unwrap_or(Value::Null));
@@ -89,7 +103,10 @@ async fn remove_now(
         OpStanding::Refused { code, why } => return Err(ShutdownFailure { code, why }),
     }
     let op = OpenOp { id: order.op, name: order.name };
-    let result = go_on(shared, &op, &order.by).await.map_err(ShutdownFailure::unfinished)?;
+    let result = go_on(shared, &op, &order.by).await.map_err(|why| {
+        leftovers::try_later(shared);
+        ShutdownFailure::unfinished(why)
+    })?;
     Ok(serde_json::from_str(&result).unwrap_or(Value::Null))
 }
 

@@ -24,17 +24,17 @@ const USUAL: [&str; 2] = ["@files", "@messages"];
 /// The argument that is on no record.
 pub(super) const CREDENTIALS: &str = "credentials";
 
-type Refused = Box<ToolAnswer>;
+pub(super) type Refused = Box<ToolAnswer>;
 
-pub(super) async fn run(call: &OrgCall, arguments: SpawnArguments) -> ToolAnswer {
+pub(super) fn named(arguments: SpawnArguments) -> Result<TeamWish, Refused> {
     let words = match keywords(arguments.scope_accepts) {
         Ok(words) if words.is_empty() => {
-            return refused("no_keywords", "scope_accepts names at least one keyword");
+            return Err(no("no_keywords", "scope_accepts names at least one keyword"));
         }
         Ok(words) => words,
-        Err(why) => return refused("bad_keyword", &why),
+        Err(why) => return Err(no("bad_keyword", &why)),
     };
-    let wanted = TeamWish {
+    Ok(TeamWish {
         name: arguments.name,
         description: arguments.description.unwrap_or_default(),
         words,
@@ -43,20 +43,23 @@ pub(super) async fn run(call: &OrgCall, arguments: SpawnArguments) -> ToolAnswer
         profile: arguments.profile,
         tools: arguments.allowed_tools,
         has_credentials: arguments.credentials.is_some(),
-    };
-    spawn(call, wanted).await
+    })
 }
 
-pub(super) async fn request(call: &OrgCall, arguments: RequestSpawnArguments) -> ToolAnswer {
+/// What a manager asks for.
+pub(super) fn requested(
+    call: &OrgCall,
+    arguments: RequestSpawnArguments,
+) -> Result<TeamWish, Refused> {
     let agents = &call.shared.settings().agents;
     let manager = matches!(
         agents.get(&call.context.agent),
         Some(AgentState::Active(agent)) if agent.manager
     );
     if !manager {
-        return refused("not_manager", "only an agent with `manager: true` may ask for agents");
+        return Err(no("not_manager", "only an agent with `manager: true` may ask for agents"));
     }
-    let wanted = TeamWish {
+    Ok(TeamWish {
         words: vec![arguments.name.to_string()],
         name: arguments.name,
         description: arguments.description,
@@ -65,12 +68,11 @@ pub(super) async fn request(call: &OrgCall, arguments: RequestSpawnArguments) ->
         profile: None,
         tools: None,
         has_credentials: false,
-    };
-    spawn(call, wanted).await
+    })
 }
 
 /// What an agent wants.
-struct TeamWish {
+pub(super) struct TeamWish {
     name: AgentName,
     description: String,
     words: Vec<String>,
@@ -81,23 +83,44 @@ struct TeamWish {
     has_credentials: bool,
 }
 
-async fn spawn(call: &OrgCall, wanted: TeamWish) -> ToolAnswer {
-    let order = match order(call, wanted) {
+pub(super) async fn run(call: &OrgCall, wanted: Result<TeamWish, Refused>) -> ToolAnswer {
+    let order = match wanted.and_then(|wanted| order(call, wanted)) {
         Ok(order) => order,
         Err(refused) => return *refused,
     };
     match making::spawn(&call.shared, order).await {
         Ok(result) => answered(&result),
-        Err(SpawnFailure { code, step: None, why }) => refused(code, &why),
-        Err(SpawnFailure { code, step: Some(step), why }) => {
+        Err(failure) => told(&failure),
+    }
+}
+
+/// Why nobody has to be asked whether the team may be made.
+pub(super) async fn refusal(
+    call: &OrgCall,
+    wanted: Result<TeamWish, Refused>,
+) -> Option<ToolAnswer> {
+    match wanted.and_then(|wanted| order(call, wanted)) {
+        Ok(order) => making::check(&call.shared, &order).await.err().map(|no| told(&no)),
+        Err(refused) => Some(*refused),
+    }
+}
+
+fn told(failure: &SpawnFailure) -> ToolAnswer {
+    let SpawnFailure { code, step, why } = failure;
+    match step {
+        None => refused(code, why),
+        Some(step) => {
             let failed = json!({"success": false, "error": code, "step": step, "reason": why});
             ToolAnswer::error(failed.to_string())
         }
     }
 }
 
+fn no(code: &str, why: &str) -> Refused {
+    Box::new(refused(code, why))
+}
+
 fn order(call: &OrgCall, wanted: TeamWish) -> Result<SpawnOrder, Refused> {
-    let no = |code: &str, why: &str| Box::new(refused(code, why));
     if !is_agent_name(wanted.name.as_str()) || wanted.name.as_str() == OPERATOR {
         let why = "a name has 1 to 64 lower-case letters, digits and single dashes";
         return Err(no("bad_name", why));
@@ -111,7 +134,9 @@ fn order(call: &OrgCall, wanted: TeamWish) -> Result<SpawnOrder, Refused> {
     }
     let credentials = match (wanted.has_credentials, call.context.secrets.given(CREDENTIALS)) {
         (false, _) => Vec::new(),
-        (true, Some(given)) => read_credentials(given).map_err(|why| no("bad_credentials", &why))?,
+        (true, Some(given)) => {
+            read_credentials(given).map_err(|why| no("bad_credentials", &why))?
+        }
         (true, None) => {
             let why = "the credentials are on no record, and the hive was started since they were \
                        given; nothing was made. Call again with them.";
@@ -122,8 +147,8 @@ fn order(call: &OrgCall, wanted: TeamWish) -> Result<SpawnOrder, Refused> {
     let Some(AgentState::Active(spawner)) = settings.agents.get(&call.context.agent) else {
         return Err(no("unknown_team", "you are not among the agents any more"));
     };
-    let tools = tools_of(wanted.tools, &spawner.allowed_tools)
-        .map_err(|why| no("unknown_tool", &why))?;
+    let tools =
+        tools_of(wanted.tools, &spawner.allowed_tools).map_err(|why| no("unknown_tool", &why))?;
     let limits = &settings.limits;
     let limits = ChainLimits { hops: limits.hops, items: limits.items_per_root };
     Ok(SpawnOrder {

@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use skep_core::BoxFuture;
 use skep_core::ids::is_agent_name;
 use skep_core::policy::{AgentReach, Class};
 use skep_core::provider::ToolSpec;
-use skep_core::tool::{Manner, Prepared, SecretArgument, Tool};
+use skep_core::tool::{Manner, Prepared, SecretArgument, Tool, ToolAnswer, ToolContext};
 
 use super::Organisation;
 use super::arguments::{
     AgentArguments, ListTeamsArguments, RequestSpawnArguments, ShutdownArguments, SpawnArguments,
     StatusArguments, UpdateTeamArguments, flag, spec, text, texts,
 };
-use super::tool::{prepared, read};
+use super::tool::{OrgCall, prepared, read};
 use super::{manage, shutdown_team, spawn_team, team_status, update_team};
 use crate::people::life_cycle::LifeCycle;
 
@@ -70,12 +71,24 @@ impl TeamTool {
             (TeamAction::Shutdown, shutdown_spec()),
         ];
         let lives = [
-            ("kill", LifeCycle::Stop, "Stops an agent directly below you: its turns are cut and \
-                                       wait until it is started."),
-            ("start", LifeCycle::Start, "Starts an agent directly below you that is stopped or \
-                                         paused."),
-            ("restart", LifeCycle::Restart, "Cuts the turns of an agent directly below you and \
-                                             has them go on at once."),
+            (
+                "kill",
+                LifeCycle::Stop,
+                "Stops an agent directly below you: its turns are cut and \
+                                       wait until it is started.",
+            ),
+            (
+                "start",
+                LifeCycle::Start,
+                "Starts an agent directly below you that is stopped or \
+                                         paused.",
+            ),
+            (
+                "restart",
+                LifeCycle::Restart,
+                "Cuts the turns of an agent directly below you and \
+                                             has them go on at once.",
+            ),
         ];
         let lives = lives.map(|(name, change, what)| {
             let properties = json!({ "agent": text("Its name.") });
@@ -84,6 +97,31 @@ impl TeamTool {
         });
         let tool = |(action, spec)| Self { spec, action, organisation: Arc::clone(organisation) };
         tools.into_iter().chain(lives).map(tool).collect()
+    }
+}
+
+impl TeamTool {
+    /// What the call would be answered, where that is a no whatever a person says.
+    async fn refused(&self, arguments: Value, context: &ToolContext) -> Option<ToolAnswer> {
+        let organisation = Arc::clone(&self.organisation);
+        let shared = organisation.hive().await?;
+        let call = OrgCall { organisation, shared, context: context.clone() };
+        match self.action {
+            TeamAction::Spawn => {
+                let wanted = spawn_team::named(read(&self.spec, arguments).ok()?);
+                spawn_team::refusal(&call, wanted).await
+            }
+            TeamAction::RequestSpawn => {
+                let wanted = spawn_team::requested(&call, read(&self.spec, arguments).ok()?);
+                spawn_team::refusal(&call, wanted).await
+            }
+            TeamAction::Shutdown => {
+                shutdown_team::refusal(&call, read(&self.spec, arguments).ok()?).await
+            }
+            TeamAction::List | TeamAction::Status | TeamAction::Update | TeamAction::Live(_) => {
+                None
+            }
+        }
     }
 }
 
@@ -157,42 +195,61 @@ impl Tool for TeamTool {
         vec![SecretArgument { argument, name }]
     }
 
+    fn refusal<'a>(
+        &'a self,
+        arguments: &'a Value,
+        context: &'a ToolContext,
+    ) -> BoxFuture<'a, Option<String>> {
+        Box::pin(async move {
+            match self.refused(arguments.clone(), context).await? {
+                ToolAnswer::Done { text, .. } => Some(text),
+                ToolAnswer::Cut { .. } | ToolAnswer::Wait { .. } => None,
+            }
+        })
+    }
+
     fn prepare(&self, arguments: Value) -> Result<Prepared, String> {
         let organisation = &self.organisation;
         Ok(match self.action {
             TeamAction::List => {
                 let arguments: ListTeamsArguments = read(&self.spec, arguments)?;
-                prepared(organisation, |call| async move {
-                    team_status::list(&call, arguments).await
-                })
+                prepared(
+                    organisation,
+                    |call| async move { team_status::list(&call, arguments).await },
+                )
             }
             TeamAction::Status => {
                 let arguments: StatusArguments = read(&self.spec, arguments)?;
-                prepared(organisation, |call| async move {
-                    team_status::status(&call, arguments).await
-                })
+                prepared(
+                    organisation,
+                    |call| async move { team_status::status(&call, arguments).await },
+                )
             }
             TeamAction::Update => {
                 let arguments: UpdateTeamArguments = read(&self.spec, arguments)?;
-                prepared(organisation, |call| async move {
-                    update_team::run(&call, arguments).await
-                })
+                prepared(
+                    organisation,
+                    |call| async move { update_team::run(&call, arguments).await },
+                )
             }
             TeamAction::Spawn => {
                 let arguments: SpawnArguments = read(&self.spec, arguments)?;
-                prepared(organisation, |call| async move { spawn_team::run(&call, arguments).await })
+                prepared(organisation, |call| async move {
+                    spawn_team::run(&call, spawn_team::named(arguments)).await
+                })
             }
             TeamAction::RequestSpawn => {
                 let arguments: RequestSpawnArguments = read(&self.spec, arguments)?;
                 prepared(organisation, |call| async move {
-                    spawn_team::request(&call, arguments).await
+                    spawn_team::run(&call, spawn_team::requested(&call, arguments)).await
                 })
             }
             TeamAction::Shutdown => {
                 let arguments: ShutdownArguments = read(&self.spec, arguments)?;
-                prepared(organisation, |call| async move {
-                    shutdown_team::run(&call, arguments).await
-                })
+                prepared(
+                    organisation,
+                    |call| async move { shutdown_team::run(&call, arguments).await },
+                )
             }
             TeamAction::Live(change) => {
                 let arguments: AgentArguments = read(&self.spec, arguments)?;

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use skep_core::ids::{AgentName, SessionId, TurnId};
 use skep_core::message::View;
 use skep_core::role::Action;
-use skep_runtime::{AgentDraft, LifeCycle};
 use skep_runtime::door::{AgentInfo, HistoryPage, HistoryQuery, SessionChoice};
+use skep_runtime::{AgentDraft, LifeCycle};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::door::state::Doors;

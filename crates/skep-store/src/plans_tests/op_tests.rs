@@ -66,11 +66,8 @@ async fn every_statement_about_changes_of_the_tree_finds_its_rows_by_an_index() 
     let guard = GuardTeam { turn: lease.turn.clone(), team: new.clone() };
     let hidden = store.write(guard.clone()).await.unwrap();
     assert_eq!(hidden.unwrap().0, "unknown_team", "what is half made is nobody's team");
-    let bootstrap = Bootstrap {
-        item: ItemId::new("boot"),
-        turn: lease.turn.clone(),
-        body: "begin".to_owned(),
-    };
+    let bootstrap =
+        Bootstrap { item: ItemId::new("boot"), turn: lease.turn.clone(), body: "begin".to_owned() };
     let finish = FinishSpawn {
         op,
         name: new.clone(),

@@ -191,7 +191,8 @@ impl Run for WantAgent {
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<bool, Refusal> {
         let select = "SELECT name, wanted, installed, failure FROM agents \
                       WHERE id = $1 AND removed_at IS NULL";
-        let found: Option<(AgentName, AgentStatus)> = tx.conn.find(select, &args![self.agent]).await?;
+        let found: Option<(AgentName, AgentStatus)> =
+            tx.conn.find(select, &args![self.agent]).await?;
         let (name, was) = found.ok_or_else(|| Refusal::not_found("the agent"))?;
         if was.wanted == self.wanted {
             return Ok(false);

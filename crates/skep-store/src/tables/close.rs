@@ -202,8 +202,7 @@ impl Close {
         if state == ItemState::Cancelled && code != Some(FailureCode::Interrupted.as_str()) {
             cancel::of_turn(tx, &self.turn, self.now, &mut cancelled).await?;
         }
-        let is_event =
-            |item: &EndedItem| matches!(item.cause, Cause::Event | Cause::Approved(_));
+        let is_event = |item: &EndedItem| matches!(item.cause, Cause::Event | Cause::Approved(_));
         let in_chain = |item: &EndedItem| {
             is_event(item) || matches!(item.cause, Cause::Task { .. } | Cause::Escalation)
         };

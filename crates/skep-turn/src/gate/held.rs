@@ -107,9 +107,8 @@ impl HeldSecrets {
 
     /// Arguments of one turn are those of another one too: a call runs there that was made here.
     pub(crate) fn share(&self, from: &TurnId, with: &TurnId) {
-        let of = |it: &&HeldSecret| {
-            it.turn == *from && matches!(it.kind, SecretKind::Argument { .. })
-        };
+        let of =
+            |it: &&HeldSecret| it.turn == *from && matches!(it.kind, SecretKind::Argument { .. });
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let shared: Vec<HeldSecret> = held.iter().filter(of).cloned().collect();
         drop(held);

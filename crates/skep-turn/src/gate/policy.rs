@@ -312,8 +312,17 @@ impl GateEnv<'_> {
                         true => ApprovalKind::Shape,
                         false => ApprovalKind::Call,
                     };
-                    let asked =
-                        Asking { called, kind, arguments, subject, verdict, run_as, leads, known };
+                    let asked = Asking {
+                        tool,
+                        called,
+                        kind,
+                        arguments,
+                        subject,
+                        verdict,
+                        run_as,
+                        leads,
+                        known,
+                    };
                     self.ask(call, context, approval, asked, chain).await
                 }
             },
@@ -398,7 +407,8 @@ impl GateEnv<'_> {
         asked: Asking<'_>,
         chain: &mut Chain,
     ) -> Result<Permission, GateRefusal> {
-        let Asking { called, kind, arguments, subject, verdict, run_as, leads, known } = asked;
+        let Asking { tool, called, kind, arguments, subject, verdict, run_as, leads, known } =
+            asked;
         let bind = Arc::new(Bind {
             tool: called.0.to_owned(),
             class: called.1,
@@ -419,7 +429,7 @@ impl GateEnv<'_> {
             reason = format!("approval of {} again, because {changed} changed", call.name);
         }
         if kind == ApprovalKind::Shape {
-            self.check_open(call, context, chain).await?;
+            self.check_shape(tool, call, arguments, context, chain).await?;
         }
         chain.note(Stage::Policy, format!("ask: {}", word(called.1, &verdict)));
         let binding = self.bound_for_question(&bind).await?;
@@ -445,13 +455,20 @@ impl GateEnv<'_> {
         Ok(Permission::Asks(Box::new(Question { approval: new, reason })))
     }
 
-    /// Nobody overlooks more questions than this.
-    async fn check_open(
+    /// Nobody is asked about what would be refused all the same, and nobody overlooks more
+    /// questions than so many.
+    async fn check_shape(
         &self,
+        tool: &dyn Tool,
         call: &ToolCall,
+        arguments: &Value,
         context: &ToolContext,
         chain: &mut Chain,
     ) -> Result<(), GateRefusal> {
+        if let Some(text) = tool.refusal(arguments, context).await {
+            chain.note(Stage::Policy, "refused: nobody has to be asked");
+            return Err(GateRefusal::new(text));
+        }
         let Some(records) = self.records else { return Ok(()) };
         let (agent, most) = (context.agent_id, OPEN_SHAPES as i64);
         let open = records.store.read(async |conn| approvals::open_shapes(conn, agent, most).await);
@@ -484,6 +501,7 @@ impl ApprovedBy<'_> {
 
 /// A question as far as it is known.
 struct Asking<'a> {
+    tool: &'a dyn Tool,
     called: Called<'a>,
     kind: ApprovalKind,
     arguments: &'a Value,

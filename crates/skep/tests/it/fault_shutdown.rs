@@ -1,5 +1,5 @@
-//! A hive that is killed, or loses its power, while it removes a team: the removal goes on, and
-//! nothing is left of the team.
+//! A hive that is killed, or loses its power, or whose disk fails, while it removes a team: the
+//! removal goes on, and nothing is left of the team.
 
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -7,7 +7,7 @@ use reqwest::Method;
 use skep_testkit::Reply;
 use skep_testkit::http::answer;
 use skep_testkit::shim::{End, Shim};
-use skep_testkit::wait::PATIENCE;
+use skep_testkit::wait::{self, PATIENCE};
 
 use crate::org_spawn::{agents, rows};
 use crate::org_tasks::configure;
@@ -66,7 +66,11 @@ async fn ended_at(template: &Stage, end: impl Fn(u64) -> End, offset: u64) {
         assert!(scene.home().join("teams/library/config.yaml").exists(), "{offset}");
         remove(&play).await;
     }
-    let names = agents(&play).await;
+    is_gone(&scene, &play, offset).await;
+}
+
+async fn is_gone(scene: &Stage, play: &Play, offset: u64) {
+    let names = agents(play).await;
     assert_eq!(names, ["main", "plain", "press"], "{offset}");
     for name in ["research", "library"] {
         assert!(!scene.home().join("teams").join(name).exists(), "{offset}: {name}");
@@ -78,7 +82,28 @@ async fn ended_at(template: &Stage, end: impl Fn(u64) -> End, offset: u64) {
                    (SELECT count(*) FROM agents WHERE closing IS NOT NULL), \
                    (SELECT count(*) FROM org_ops WHERE ended_at IS NULL), \
                    (SELECT count(*) FROM items WHERE finished_at IS NULL)";
-    assert_eq!(rows(&scene, counted), "3|0|0|0", "{offset}");
+    assert_eq!(rows(scene, counted), "3|0|0|0", "{offset}");
+}
+
+/// So many operations of the disk fail, from one on. The hive runs on.
+async fn failed_at(template: &Stage, offset: u64, operations: u64) {
+    let scene = scene(template).await;
+    let shim = Shim::new(scene.home()).unwrap();
+    let play = scene.run(scene.start().shim(&shim)).await;
+    prepare(&play).await;
+    shim.fail_from_now(offset, operations).unwrap();
+    remove(&play).await;
+    shim.heal().unwrap();
+    let settled = wait::until_async("nothing half removed", PATIENCE, || async {
+        let open = rows(&scene, "SELECT count(*) FROM org_ops WHERE ended_at IS NULL");
+        (open == "0").then_some(())
+    });
+    settled.await.unwrap();
+    if agents(&play).await.contains(&"research".to_owned()) {
+        // Nothing was on record yet.
+        remove(&play).await;
+    }
+    is_gone(&scene, &play, offset).await;
 }
 
 async fn sweep(points: u64, end: impl Fn(u64) -> End + Copy) {
@@ -98,4 +123,15 @@ async fn removals_survive_kills_at_counted_operations() {
 async fn removals_survive_power_loss() {
     let points = if skep_testkit::all() { 20 } else { 6 };
     sweep(points, |at| End::PowerLoss { at, seed: if at % 2 == 0 { 0 } else { at } }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn removals_go_on_when_the_disk_has_failed() {
+    let points = if skep_testkit::all() { 60 } else { 12 };
+    let (template, begun, whole) = template().await;
+    let template = &template;
+    let at = |point: u64| 1 + point * (whole - begun) / points;
+    let ran = stream::iter(0..points)
+        .map(|point| failed_at(template, at(point), if point % 2 == 0 { 1 } else { 8 }));
+    ran.buffer_unordered(SIDE_BY_SIDE).collect::<Vec<()>>().await;
 }

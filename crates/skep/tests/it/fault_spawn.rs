@@ -1,14 +1,15 @@
-//! A hive that is killed, or loses its power, while it makes a team: afterwards the team is there
-//! once and whole, or there is nothing of it and the call makes it again.
+//! A hive that is killed, or loses its power, or whose disk fails, while it makes a team: afterwards
+//! the team is there once and whole, or there is nothing of it and the call makes it again.
 
 use futures_util::StreamExt;
 use futures_util::stream;
+use reqwest::Method;
 use serde_json::json;
-use skep_testkit::Reply;
 use skep_testkit::shim::{End, Shim};
 use skep_testkit::wait::{self, PATIENCE};
+use skep_testkit::{Reply, http};
 
-use crate::org_spawn::{ALLOWED, agents, result, rows};
+use crate::org_spawn::{ALLOWED, agents, is_nowhere, result, rows};
 use crate::org_tasks::agent;
 use crate::stage::{Play, Stage};
 
@@ -24,7 +25,7 @@ fn script(stage: &Stage) {
         }
         ("main", _) => {
             let made = result(request);
-            Reply::say(made["status"].as_str().unwrap_or("nothing"))
+            Reply::say(made["status"].as_str().unwrap_or_else(|| made["error"].as_str().unwrap()))
         }
         _ => Reply::say("Ready."),
     });
@@ -89,15 +90,54 @@ async fn ended_at(template: &Stage, end: End) {
         (items.len() == 1 && items[0]["state"] == "done").then_some(())
     });
     ready.await.unwrap_or_else(|error| panic!("{end:?}: {error:#}"));
-    assert!(agents(&play).await.contains(&"writers".to_owned()), "{end:?}");
+    is_whole(&scene, &play, &format!("{end:?}")).await;
+}
+
+/// The team is there, once.
+async fn is_whole(scene: &Stage, play: &Play, after: &str) {
+    assert!(agents(play).await.contains(&"writers".to_owned()), "{after}");
     let counted = "SELECT (SELECT count(*) FROM agents WHERE name = 'writers'), \
                    (SELECT count(*) FROM agent_scope), \
                    (SELECT count(*) FROM org_ops WHERE ended_at IS NULL), \
                    (SELECT count(*) FROM items WHERE kind = 'bootstrap')";
-    assert_eq!(rows(&scene, counted), "1|1|0|1", "{end:?}");
+    assert_eq!(rows(scene, counted), "1|1|0|1", "{after}");
     let staged = scene.home().join("run/staging");
-    assert_eq!(std::fs::read_dir(staged).map_or(0, |entries| entries.count()), 0, "{end:?}");
-    assert!(scene.home().join("teams/writers/team-rules/team-context.md").exists(), "{end:?}");
+    assert_eq!(std::fs::read_dir(staged).map_or(0, |entries| entries.count()), 0, "{after}");
+    assert!(scene.home().join("teams/writers/team-rules/team-context.md").exists(), "{after}");
+}
+
+/// So many operations of the disk fail, from one on. The hive runs on.
+async fn failed_at(template: &Stage, at: u64, operations: u64) {
+    let after = format!("{operations} operations from {at} on fail");
+    let scene = scene(template).await;
+    let shim = Shim::new(scene.home()).unwrap();
+    let play = scene.run(scene.start().shim(&shim)).await;
+    shim.fail_from_now(at, operations).unwrap();
+    let said = write_it(&play, "first").await;
+    shim.heal().unwrap();
+    let settled = wait::until_async("nothing half made", PATIENCE, || async {
+        let open = rows(&scene, "SELECT count(*) FROM org_ops WHERE ended_at IS NULL");
+        (open == "0").then_some(())
+    });
+    settled.await.unwrap();
+    if said != "queued" {
+        is_nowhere(&scene, &play, "writers").await;
+        assert_eq!(write_it(&play, "second").await, "queued", "{after}: {said}");
+    }
+    is_whole(&scene, &play, &after).await;
+}
+
+/// Sends the message until it is taken; what is answered to it.
+async fn write_it(play: &Play, key: &str) -> String {
+    let path = "/api/v1/agents/main/messages";
+    let body = json!({"message": "write it", "session_key": key});
+    let sent = wait::until_async("the message to be taken", PATIENCE, || async {
+        let request = play.api().request(Method::POST, path).header("Idempotency-Key", key);
+        http::answer(request.json(&body)).await.unwrap().good().ok()
+    });
+    let sent = sent.await.unwrap();
+    let ended = play.ended("main", sent["item_id"].as_str().unwrap()).await;
+    ended["response"]["content"].as_str().unwrap_or("no answer").to_owned()
 }
 
 async fn sweep(points: u64, end: impl Fn(u64) -> End + Copy) {
@@ -117,4 +157,16 @@ async fn spawns_survive_kills_at_counted_operations() {
 async fn spawns_survive_power_loss() {
     let points = if skep_testkit::all() { 20 } else { 6 };
     sweep(points, |at| End::PowerLoss { at, seed: if at % 2 == 0 { 0 } else { at } }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn spawns_leave_nothing_when_the_disk_fails() {
+    let points = if skep_testkit::all() { 60 } else { 12 };
+    let (template, begun, whole) = template().await;
+    let template = &template;
+    let at = |point: u64| 1 + point * (whole - begun) / points;
+    // One that fails, and so many that taking it back fails too.
+    let ran = stream::iter(0..points)
+        .map(|point| failed_at(template, at(point), if point % 2 == 0 { 1 } else { 8 }));
+    ran.buffer_unordered(SIDE_BY_SIDE).collect::<Vec<()>>().await;
 }

@@ -1,99 +1,193 @@
-//! Every tool about a team, called by whoever there is: the table in the docs is what happens.
+//! Every tool of the organisation, called by whoever there is: the table in the docs is what
+//! happens.
 
+use reqwest::Method;
 use serde_json::{Value, json};
-use skep_testkit::Reply;
+use skep_testkit::http::answer;
+use skep_testkit::wait::{self, PATIENCE};
+use skep_testkit::{ModelRequest, Reply};
 
+use crate::org_spawn::rows;
 use crate::org_tasks::agent;
 use crate::stage::{Play, Stage};
 
 /// In this order: `kill` before `start`, and the end last.
-const TOOLS: [&str; 10] = [
+const TOOLS: [&str; 15] = [
     "delegate_task",
     "query_team",
+    "query_teams",
     "list_completed_tasks",
+    "list_teams",
     "get_status",
     "update_team",
+    "escalate",
+    "enqueue_parent_task",
     "kill",
     "restart",
     "start",
     "spawn_team",
+    "request_spawn",
     "shutdown_team",
 ];
-const CALLERS: [(&str, &str); 5] = [
-    ("research", "research (above it)"),
-    ("main", "main (above that)"),
-    ("archive", "archive (beside it)"),
-    ("library", "library itself"),
-    ("press", "press (elsewhere)"),
+const COLUMNS: [(Caller, &str); 9] = [
+    (Caller::At("research"), "research (above it)"),
+    (Caller::At("main"), "main (above that)"),
+    (Caller::At("archive"), "archive (beside it)"),
+    (Caller::At("library"), "library itself"),
+    (Caller::At("shelf"), "shelf (below it)"),
+    (Caller::At("press"), "press (elsewhere)"),
+    (Caller::ForUser, "research for a user"),
+    (Caller::Paused, "research, paused"),
+    (Caller::Removed, "research, removed"),
 ];
+const WORD: &str = "try everything";
+
+#[derive(Clone, Copy, PartialEq)]
+enum Caller {
+    /// An agent that an operator writes to.
+    At(&'static str),
+    /// `research`, in a task that a user is behind; its rules allow operators alone.
+    ForUser,
+    /// `research`, which is paused while it works.
+    Paused,
+    /// `research`, which is removed while it works.
+    Removed,
+}
 
 /// About `library`.
 fn arguments(tool: &str) -> Value {
     match tool {
         "delegate_task" => json!({"team": "library", "task": "x", "overlap_policy": "allow"}),
         "query_team" => json!({"team": "library", "query": "x"}),
+        "query_teams" => json!({"teams": ["library"], "query": "x"}),
         "list_completed_tasks" | "get_status" => json!({"team": "library"}),
+        "list_teams" => json!({}),
         "update_team" => json!({"team": "library", "scope_add": ["x"]}),
-        "spawn_team" => json!({"name": "library", "scope_accepts": ["x"]}),
-        "shutdown_team" => json!({"name": "library"}),
+        "escalate" => json!({"message": "x"}),
+        "enqueue_parent_task" => json!({"task": "x"}),
+        "spawn_team" => json!({"name": "museum", "scope_accepts": ["x"]}),
+        "request_spawn" => json!({"name": "gallery", "description": "x"}),
+        "shutdown_team" => json!({"name": "library", "cascade": true}),
         _ => json!({"agent": "library"}),
     }
 }
 
-fn configure(stage: &Stage) {
-    let policy = "policy:\n  - {effect: allow, tool: spawn_team}\n  \
-                  - {effect: allow, tool: shutdown_team}\n";
+fn configure(stage: &Stage, caller: Caller) {
+    let grants = if caller == Caller::ForUser { "['role:operator']" } else { "[any]" };
     let tree = [
         ("main", None, true),
         ("research", Some("main"), true),
         ("press", Some("main"), false),
         ("library", Some("research"), false),
         ("archive", Some("research"), false),
+        ("shelf", Some("library"), false),
     ];
     for (agent, parent, manager) in tree {
         let parent = parent.map(|parent| format!("parent: {parent}\n")).unwrap_or_default();
-        let settings = format!("{parent}manager: {manager}\nallowed_tools: ['*']\n{policy}");
+        let mut settings = format!("{parent}manager: {manager}\nallowed_tools: ['*']\npolicy:\n");
+        let grants = if agent == "research" { grants } else { "[any]" };
+        for tool in TOOLS {
+            settings += &format!("  - {{effect: allow, tool: {tool}, grants: {grants}}}\n");
+        }
         stage.write(&format!("teams/{agent}/config.yaml"), &settings);
     }
 }
 
-/// What each tool says to this agent.
-async fn tried(stage: &Stage, play: &Play, caller: &'static str) -> Vec<String> {
+/// Whoever tries everything, `main` for the user, and everybody else.
+fn script(stage: &Stage, caller: Caller) {
+    let name = match caller {
+        Caller::At(name) => name,
+        _ => "research",
+    };
     stage.model.answer_with(move |request| {
+        let text = request.body.to_string();
         // The end of a task may join at any step.
-        let own = agent(request) == caller && request.body.to_string().contains("try everything");
-        match TOOLS.get(request.tool_results().len()).filter(|_| own) {
+        let tries = agent(request) == name && text.contains(WORD);
+        let done = request.tool_results().len();
+        match TOOLS.get(done).filter(|_| tries) {
+            Some(tool) if done == 0 && matches!(caller, Caller::Paused | Caller::Removed) => {
+                Reply::call(tool, arguments(tool)).gate_first("at work")
+            }
             Some(tool) => Reply::call(tool, arguments(tool)),
+            None if agent(request) == "main" && text.contains("for me") && done == 0 => {
+                Reply::call("delegate_task", json!({"team": "research", "task": WORD}))
+            }
             None => Reply::say("well"),
         }
     });
-    play.ask(caller, "try everything").await;
-    let requests = stage.model.requests();
-    let own = requests.iter().rev().find(|it| it.tool_results().len() == TOOLS.len());
-    let results = own.unwrap().tool_results();
-    let word = |text: &str| {
-        let told: Value = serde_json::from_str(text).unwrap();
-        match told["error"].as_str() {
+}
+
+/// Has the caller try everything.
+async fn begin(stage: &Stage, play: &Play, caller: Caller) {
+    match caller {
+        Caller::At(name) => drop(play.tell(name, "main", WORD).await),
+        Caller::ForUser => {
+            let body = json!({"name": "anna", "role": "user"});
+            let made = play.api().post("/api/v1/tokens", &body).await.unwrap().good().unwrap();
+            let anna = play.hive.api(Some(made["token"].as_str().unwrap())).unwrap();
+            let message = json!({"message": "for me"});
+            anna.post("/api/v1/agents/main/messages", &message).await.unwrap().good().unwrap();
+        }
+        Caller::Paused => {
+            play.tell("research", "main", WORD).await;
+            stage.model.gate("at work").wait_arrived(1).await.unwrap();
+            let pause = json!({"action": "pause"});
+            let path = "/api/v1/agents/research/life";
+            play.api().post(path, &pause).await.unwrap().good().unwrap();
+            stage.model.gate("at work").open();
+        }
+        Caller::Removed => {
+            play.tell("research", "main", WORD).await;
+            stage.model.gate("at work").wait_arrived(1).await.unwrap();
+            let path = "/api/v1/agents/research?cascade=true";
+            answer(play.api().request(Method::DELETE, path)).await.unwrap().good().unwrap();
+            stage.model.gate("at work").open();
+        }
+    }
+}
+
+fn word(text: &str) -> String {
+    match serde_json::from_str::<Value>(text) {
+        Ok(told) => match told["error"].as_str() {
             Some(code) => format!("`{code}`"),
             None => "yes".to_owned(),
-        }
+        },
+        // What rules deny the gate says in words.
+        Err(_) => format!("`{}`", text.split_once(':').unwrap().0),
+    }
+}
+
+/// What each tool says.
+async fn column(caller: Caller) -> Vec<String> {
+    let stage = Stage::new().await;
+    configure(&stage, caller);
+    script(&stage, caller);
+    let play = stage.up().await;
+    begin(&stage, &play, caller).await;
+    if caller == Caller::Removed {
+        // Its turn has ended: no call of it is on record, and nobody hears of one.
+        let calls = "SELECT count(*) FROM calls";
+        assert_eq!(rows(&stage, calls), "0");
+        return TOOLS.map(|_| "no turn".to_owned()).to_vec();
+    }
+    let all = |request: &ModelRequest| {
+        request.body.to_string().contains(WORD) && request.tool_results().len() == TOOLS.len()
     };
+    let ended = wait::until("every tool to have answered", PATIENCE, || {
+        stage.model.requests().into_iter().find(all)
+    });
+    let results = ended.await.unwrap().tool_results();
     results.iter().map(|result| word(&result.text)).collect()
 }
 
 #[tokio::test]
 async fn org_only_the_agent_directly_above_leads_a_team() {
-    let stage = Stage::new().await;
-    configure(&stage);
-    let play = stage.up().await;
     let mut columns = Vec::new();
-    // The one who may comes last: nothing is left of the team then.
-    for (caller, _) in CALLERS.iter().rev() {
-        columns.push(tried(&stage, &play, caller).await);
+    for (caller, _) in COLUMNS {
+        columns.push(column(caller).await);
     }
-    columns.reverse();
-    let heads = CALLERS.map(|(_, head)| head).join(" | ");
-    let mut table = format!("| tool | {heads} |\n|---|---|---|---|---|---|\n");
+    let heads = COLUMNS.map(|(_, head)| head).join(" | ");
+    let mut table = format!("| tool | {heads} |\n{}|\n", "|---".repeat(COLUMNS.len() + 1));
     for (row, tool) in TOOLS.iter().enumerate() {
         let cells: Vec<&str> = columns.iter().map(|column| column[row].as_str()).collect();
         table.push_str(&format!("| `{tool}` | {} |\n", cells.join(" | ")));

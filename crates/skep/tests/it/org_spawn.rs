@@ -37,9 +37,8 @@ pub async fn agents(play: &Play) -> Vec<String> {
 pub async fn is_nowhere(stage: &Stage, play: &Play, name: &str) {
     assert!(!agents(play).await.contains(&name.to_owned()), "{name}");
     assert!(!stage.home().join("teams").join(name).join("config.yaml").exists(), "{name}");
-    let left = |folder: &str| {
-        fs::read_dir(stage.home().join(folder)).map_or(0, |entries| entries.count())
-    };
+    let left =
+        |folder: &str| fs::read_dir(stage.home().join(folder)).map_or(0, |entries| entries.count());
     assert_eq!(left("run/staging"), 0, "{name}");
     let count = format!(
         "SELECT (SELECT count(*) FROM agents WHERE name = '{name}'), \
@@ -209,9 +208,12 @@ async fn org_a_spawn_that_fails_leaves_nothing() {
         ("a bad name", |_, order| order["name"] = json!("Writers"), "bad_name", None),
         ("a name that is taken", |_, order| order["name"] = json!("plain"), "name_taken", None),
         ("no keyword", |_, order| order["scope_accepts"] = json!([]), "no_keywords", None),
-        ("an unknown preset", |_, order| order["allowed_tools"] = json!(["@all"]), "unknown_tool", {
-            None
-        }),
+        (
+            "an unknown preset",
+            |_, order| order["allowed_tools"] = json!(["@all"]),
+            "unknown_tool",
+            { None },
+        ),
         ("no profile", |_, order| order["profile"] = json!("none"), "spawn_failed", Some("files")),
         ("no engine", |_, order| order["engine"] = json!("none"), "spawn_failed", Some("files")),
         ("a variable", |_, order| order["profile"] = json!("${RIG_KEY}"), "spawn_failed", {
@@ -251,7 +253,11 @@ async fn org_a_spawn_that_fails_leaves_nothing() {
         let requests = stage.model.requests();
         let answered = requests.iter().rev().find(|request| !request.tool_results().is_empty());
         let told = result(answered.unwrap());
-        assert_eq!((&told["error"], told["step"].as_str()), (&json!(code), *step), "{what}: {told}");
+        assert_eq!(
+            (&told["error"], told["step"].as_str()),
+            (&json!(code), *step),
+            "{what}: {told}"
+        );
         if *what == "a file in the way" {
             fs::remove_file(stage.home().join("run/staging")).unwrap();
         }
@@ -267,9 +273,9 @@ async fn org_managers_ask_for_agents_and_start_and_stop_them() {
     stage.model.answer_with(|request| {
         let wanted = json!({"name": "helper", "description": "Helps."});
         match (agent(request).as_str(), request.steps_done()) {
-            ("low", 0) => Reply::new()
-                .tool("request_spawn", wanted)
-                .tool("kill", json!({"agent": "main"})),
+            ("low", 0) => {
+                Reply::new().tool("request_spawn", wanted).tool("kill", json!({"agent": "main"}))
+            }
             ("main", 0) => Reply::new()
                 .tool("kill", json!({"agent": "low"}))
                 .tool("start", json!({"agent": "low"}))

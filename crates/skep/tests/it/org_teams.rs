@@ -22,10 +22,13 @@ async fn org_teams_are_listed_with_what_they_are_for() {
     let stage = Stage::new().await;
     stage.model.answer_with(|request| match request.steps_done() {
         0 => Reply::new()
-            .tool("update_team", json!({
-                "team": "research", "scope_add": [" Books", "papers", "books"],
-                "description": "Finds what is written.",
-            }))
+            .tool(
+                "update_team",
+                json!({
+                    "team": "research", "scope_add": [" Books", "papers", "books"],
+                    "description": "Finds what is written.",
+                }),
+            )
             .tool("update_team", json!({"team": "research", "scope_remove": ["Papers"]})),
         1 => Reply::new()
             .tool("list_teams", json!({}))

@@ -284,7 +284,10 @@ impl Assign {
         let call = CallRef { turn: self.turn.clone(), call: self.call.clone() };
         let cause = match self.kind {
             TaskKind::Escalate => Cause::Escalation,
-            TaskKind::Delegate | TaskKind::Query | TaskKind::HandUp => Cause::Task { call },
+            // A change of the hive is no work of an agent; it is asked for elsewhere.
+            TaskKind::Delegate | TaskKind::Query | TaskKind::HandUp | TaskKind::Shape => {
+                Cause::Task { call }
+            }
         };
         let new = NewItem {
             id: item,

@@ -108,9 +108,8 @@ impl Task {
         agent: AgentId,
         most: i64,
     ) -> Result<Vec<Self>, SqlError> {
-        let select = select_tasks!(
-            "WHERE t.agent = $1 AND t.state = 'open' ORDER BY t.created_at LIMIT $2"
-        );
+        let select =
+            select_tasks!("WHERE t.agent = $1 AND t.state = 'open' ORDER BY t.created_at LIMIT $2");
         conn.list(select, &args![agent, most]).await
     }
 

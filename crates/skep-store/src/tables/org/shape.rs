@@ -107,11 +107,7 @@ pub(crate) async fn expire(tx: &mut Tx<'_>, task: &Task, now: Millis) -> Result<
 }
 
 /// The task of a question has ended: what nobody has decided needs no decision any more.
-pub(crate) async fn close(
-    tx: &mut Tx<'_>,
-    task: &Task,
-    end: &TaskEnd<'_>,
-) -> Result<(), SqlError> {
+pub(crate) async fn close(tx: &mut Tx<'_>, task: &Task, end: &TaskEnd<'_>) -> Result<(), SqlError> {
     if task.kind != TaskKind::Shape {
         return Ok(());
     }

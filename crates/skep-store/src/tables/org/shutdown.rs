@@ -43,16 +43,10 @@ impl Run for BeginShutdown {
         if let Some(standing) = ops::standing(tx.conn, &self.op).await? {
             return Ok(standing);
         }
-        let refused = |(code, why)| Ok(OpStanding::Refused { code, why });
-        let top = match self.target(tx).await? {
-            Ok(top) => top,
-            Err(no) => return refused(no),
+        let all = match self.guard(tx).await? {
+            Ok(all) => all,
+            Err((code, why)) => return Ok(OpStanding::Refused { code, why }),
         };
-        let all = with_descendants(tx.conn, top).await?;
-        if all.len() > 1 && !self.cascade {
-            let why = format!("{} leads {} other agents; remove them too", self.name, all.len() - 1);
-            return refused(("has_children", format!("{why} with `cascade`")));
-        }
         let op = (self.op.as_str(), OpKind::Shutdown);
         let begun = ops::begin(tx, op, &self.name, &self.by, self.now).await?;
         if begun != OpStanding::Begun {
@@ -67,7 +61,35 @@ impl Run for BeginShutdown {
     }
 }
 
+/// Whether agents could be removed now; nothing is put on record. `Some`: a word, and why not.
+#[derive(Clone)]
+pub struct CheckShutdown(pub BeginShutdown);
+
+impl Run for CheckShutdown {
+    type Out = Option<(&'static str, String)>;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
+        Ok(self.0.guard(tx).await?.err())
+    }
+}
+
 impl BeginShutdown {
+    /// Everybody who is to go.
+    async fn guard(&self, tx: &mut Tx<'_>) -> Result<Guarded<Vec<AgentId>>, Refusal> {
+        let top = match self.target(tx).await? {
+            Ok(top) => top,
+            Err(no) => return Ok(Err(no)),
+        };
+        let all = with_descendants(tx.conn, top).await?;
+        if all.len() > 1 && !self.cascade {
+            let below = all.len() - 1;
+            let why =
+                format!("{} leads {below} other agents; `cascade` removes them too", self.name);
+            return Ok(Err(("has_children", why)));
+        }
+        Ok(Ok(all))
+    }
+
     async fn target(&self, tx: &mut Tx<'_>) -> Result<Guarded<AgentId>, Refusal> {
         if self.name.as_str() == MAIN {
             return Ok(Err(("main_stays", "every hive has `main`".to_owned())));

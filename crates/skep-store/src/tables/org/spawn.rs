@@ -7,7 +7,7 @@ use skep_core::cause::Cause;
 use skep_core::ids::{AgentId, AgentName, ItemId, SessionKey, TurnId};
 
 use super::chain::{self, ChainLimits, ChainPlace};
-use super::hierarchy::CallingAgent;
+use super::hierarchy::{CallingAgent, Guarded};
 use super::new_item::NewItem;
 use super::ops::{self, OpKind, OpStanding};
 use super::results::sender;
@@ -52,7 +52,7 @@ impl Run for BeginSpawn {
 }
 
 impl BeginSpawn {
-    async fn guard(&self, tx: &mut Tx<'_>) -> Result<Result<(), (&'static str, String)>, Refusal> {
+    async fn guard(&self, tx: &mut Tx<'_>) -> Result<Guarded<()>, Refusal> {
         let parent = match &self.spawner {
             Spawner::Turn { turn, limits } => {
                 let caller = CallingAgent::of(tx, turn).await?;
@@ -78,6 +78,18 @@ impl BeginSpawn {
             false => Ok(()),
             true => Err(("name_taken", format!("there is an agent {} already", self.name))),
         })
+    }
+}
+
+/// Whether an agent could be made now; nothing is put on record. `Some`: a word, and why not.
+#[derive(Clone)]
+pub struct CheckSpawn(pub BeginSpawn);
+
+impl Run for CheckSpawn {
+    type Out = Option<(&'static str, String)>;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
+        Ok(self.0.guard(tx).await?.err())
     }
 }
 

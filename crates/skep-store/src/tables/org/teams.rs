@@ -169,11 +169,7 @@ impl Run for ChangeScope {
     }
 }
 
-pub(crate) async fn add_word(
-    tx: &mut Tx<'_>,
-    agent: AgentId,
-    word: &str,
-) -> Result<(), SqlError> {
+pub(crate) async fn add_word(tx: &mut Tx<'_>, agent: AgentId, word: &str) -> Result<(), SqlError> {
     let insert = "INSERT INTO agent_scope (agent, word) VALUES ($1, $2) ON CONFLICT DO NOTHING";
     tx.conn.run(insert, &args![agent, word]).await?;
     Ok(())
