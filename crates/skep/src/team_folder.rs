@@ -193,8 +193,11 @@ fn move_folder(from: &Path, to: &Path) -> io::Result<()> {
 
 fn remove(folder: &Path) -> io::Result<()> {
     match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+        // Below a file there is nothing.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(())
+        }
+        done => done,
     }
 }
 

@@ -17,6 +17,7 @@ mod rows;
 mod run;
 mod secrets;
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -398,7 +399,8 @@ impl GateEnv<'_> {
         let CallTrace { tool, arguments, mut chain, began } = seen;
         let arguments = arguments.unwrap_or_else(|| call.arguments.clone());
         // Whole first: a cut could leave half of a secret, which nobody would recognise.
-        let answer = without_secrets_in(answer, &arguments, &mut chain).await;
+        let open = self.open_arguments(&tool, &arguments);
+        let answer = without_secrets_in(answer, &open, &mut chain).await;
         let answer = match end {
             End::Refused => bound::with_detail(answer, "outcome", chain.refusal().into()),
             End::Answered | End::NotRun | End::Cut => answer,
@@ -424,6 +426,20 @@ impl GateEnv<'_> {
             bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
         };
         CallOutcome { answer, audit, end, asked: None }
+    }
+
+    /// The arguments without those that the tool takes as secrets: these it had as they were meant.
+    fn open_arguments<'a>(&self, tool: &str, arguments: &'a Value) -> Cow<'a, Value> {
+        let tool = self.toolbox.find(tool);
+        let secret = tool.map(|tool| tool.secret_arguments(arguments)).unwrap_or_default();
+        if secret.is_empty() {
+            return Cow::Borrowed(arguments);
+        }
+        let mut open = arguments.clone();
+        if let Some(fields) = open.as_object_mut() {
+            fields.retain(|name, _| secret.iter().all(|it| it.argument != name));
+        }
+        Cow::Owned(open)
     }
 
     fn reach(&self) -> AgentReach<'_> {

@@ -11,11 +11,11 @@ use crate::org_spawn::rows;
 use crate::org_tasks::agent;
 use crate::stage::{Play, Stage};
 
-/// In this order: `kill` before `start`, and the end last.
-const TOOLS: [&str; 15] = [
-    "delegate_task",
+/// In this order: those that wait first, `kill` before `start`, and the end last.
+static TOOLS: [&str; 15] = [
     "query_team",
     "query_teams",
+    "delegate_task",
     "list_completed_tasks",
     "list_teams",
     "get_status",
@@ -42,7 +42,7 @@ const COLUMNS: [(Caller, &str); 9] = [
 ];
 const WORD: &str = "try everything";
 
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Caller {
     /// An agent that an operator writes to.
     At(&'static str),
@@ -94,7 +94,7 @@ fn configure(stage: &Stage, caller: Caller) {
 }
 
 /// Whoever tries everything, `main` for the user, and everybody else.
-fn script(stage: &Stage, caller: Caller) {
+fn script(stage: &Stage, caller: Caller, tools: &'static [&'static str]) {
     let name = match caller {
         Caller::At(name) => name,
         _ => "research",
@@ -104,7 +104,7 @@ fn script(stage: &Stage, caller: Caller) {
         // The end of a task may join at any step.
         let tries = agent(request) == name && text.contains(WORD);
         let done = request.tool_results().len();
-        match TOOLS.get(done).filter(|_| tries) {
+        match tools.get(done).filter(|_| tries) {
             Some(tool) if done == 0 && matches!(caller, Caller::Paused | Caller::Removed) => {
                 Reply::call(tool, arguments(tool)).gate_first("at work")
             }
@@ -131,9 +131,7 @@ async fn begin(stage: &Stage, play: &Play, caller: Caller) {
         Caller::Paused => {
             play.tell("research", "main", WORD).await;
             stage.model.gate("at work").wait_arrived(1).await.unwrap();
-            let pause = json!({"action": "pause"});
-            let path = "/api/v1/agents/research/life";
-            play.api().post(path, &pause).await.unwrap().good().unwrap();
+            live(play, "pause").await;
             stage.model.gate("at work").open();
         }
         Caller::Removed => {
@@ -144,6 +142,11 @@ async fn begin(stage: &Stage, play: &Play, caller: Caller) {
             stage.model.gate("at work").open();
         }
     }
+}
+
+async fn live(play: &Play, action: &str) {
+    let path = "/api/v1/agents/research/life";
+    play.api().post(path, &json!({"action": action})).await.unwrap().good().unwrap();
 }
 
 fn word(text: &str) -> String {
@@ -157,27 +160,61 @@ fn word(text: &str) -> String {
     }
 }
 
-/// What each tool says.
-async fn column(caller: Caller) -> Vec<String> {
+/// A hive in which the caller tries these.
+async fn tried(caller: Caller, tools: &'static [&'static str]) -> (Stage, Play) {
     let stage = Stage::new().await;
     configure(&stage, caller);
-    script(&stage, caller);
+    script(&stage, caller, tools);
     let play = stage.up().await;
     begin(&stage, &play, caller).await;
-    if caller == Caller::Removed {
-        // Its turn has ended: no call of it is on record, and nobody hears of one.
-        let calls = "SELECT count(*) FROM calls";
-        assert_eq!(rows(&stage, calls), "0");
-        return TOOLS.map(|_| "no turn".to_owned()).to_vec();
-    }
+    (stage, play)
+}
+
+/// What each tool says.
+async fn words(stage: &Stage, caller: Caller, tools: &[&str]) -> Vec<String> {
     let all = |request: &ModelRequest| {
-        request.body.to_string().contains(WORD) && request.tool_results().len() == TOOLS.len()
+        request.body.to_string().contains(WORD) && request.tool_results().len() == tools.len()
     };
     let ended = wait::until("every tool to have answered", PATIENCE, || {
         stage.model.requests().into_iter().find(all)
     });
-    let results = ended.await.unwrap().tool_results();
-    results.iter().map(|result| word(&result.text)).collect()
+    let ended = ended.await.unwrap_or_else(|error| panic!("{caller:?}: {error:#}"));
+    ended.tool_results().iter().map(|result| word(&result.text)).collect()
+}
+
+async fn column(caller: Caller) -> Vec<String> {
+    match caller {
+        Caller::At(_) | Caller::ForUser => {
+            let (stage, _play) = tried(caller, &TOOLS).await;
+            words(&stage, caller, &TOOLS).await
+        }
+        Caller::Paused => paused().await,
+        Caller::Removed => {
+            let (stage, _play) = tried(caller, &TOOLS).await;
+            // Its turn has ended: no call of it is on record.
+            assert_eq!(rows(&stage, "SELECT count(*) FROM calls"), "0");
+            vec!["no turn".to_owned(); TOOLS.len()]
+        }
+    }
+}
+
+/// A turn that waits goes on once its agent is started; everything else is done.
+async fn paused() -> Vec<String> {
+    let (queries, others) = TOOLS.split_at(2);
+    let (stage, _play) = tried(Caller::Paused, others).await;
+    let mut cells = vec!["waits".to_owned(); queries.len()];
+    cells.extend(words(&stage, Caller::Paused, others).await);
+    for tools in queries.chunks(1) {
+        let (stage, play) = tried(Caller::Paused, tools).await;
+        let answered = wait::until_true("the answer of library", PATIENCE, || {
+            rows(&stage, "SELECT state FROM tasks") == "done"
+        });
+        answered.await.unwrap();
+        assert_eq!(rows(&stage, "SELECT state FROM turns WHERE ended_at IS NULL"), "ready");
+        live(&play, "start").await;
+        assert_eq!(words(&stage, Caller::Paused, tools).await, ["yes"]);
+    }
+    cells
 }
 
 #[tokio::test]
@@ -192,6 +229,7 @@ async fn org_only_the_agent_directly_above_leads_a_team() {
         let cells: Vec<&str> = columns.iter().map(|column| column[row].as_str()).collect();
         table.push_str(&format!("| `{tool}` | {} |\n", cells.join(" | ")));
     }
-    let docs = include_str!("../../../../docs/organisation.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/organisation.md");
+    let docs = std::fs::read_to_string(page).unwrap();
     assert!(docs.contains(&table), "docs/organisation.md has another table than\n{table}");
 }

@@ -163,7 +163,7 @@ async fn org_a_cancelled_task_withdraws_what_it_asked_for() {
     play.ask("main", "grow").await;
     let asked = play.question().await;
     let inbox = play.api().get("/api/v1/inbox?agent=research").await.unwrap().good().unwrap();
-    let task = inbox["items"][0]["id"].as_str().unwrap();
+    let task = inbox["items"][0]["item_id"].as_str().unwrap();
     let path = format!("/api/v1/inbox/{task}/cancel");
     play.api().post(&path, &json!(null)).await.unwrap().good().unwrap();
     assert_eq!(approval(&play, &asked).await["state"], "withdrawn");

@@ -62,7 +62,7 @@ async fn org_a_removed_team_leaves_nothing_to_a_namesake() {
             ("main", 0) => Reply::call("delegate_task", json!({"team": "research", "task": "go"})),
             ("main", _) => Reply::say("They work."),
             ("research", 0) => Reply::call("query_team", json!({"team": "library", "query": "n?"})),
-            ("library", 0) if text == "n?" => Reply::new().gate("never").text("late"),
+            ("library", 0) if text.contains("n?") => Reply::new().gate("never").text("late"),
             _ => Reply::say("I know nothing of it."),
         }
     });
@@ -164,8 +164,65 @@ async fn org_a_removal_is_asked_about_and_done_by_the_command_line() {
     // What was asked for is done by then: the yes finds nobody to remove.
     play.answer(&asked, "approve").await.good().unwrap();
     let told = wait::until_async("what came of it", PATIENCE, || async {
-        let rows = play.told("main", "main").await;
-        rows.iter().any(|row| row.contains("unknown_team")).then_some(())
+        let rows = play.history("main", "main").await;
+        rows.iter().any(|row| row.to_string().contains("unknown_team")).then_some(())
     });
     told.await.unwrap();
+}
+
+/// What would be refused is not asked about, and a yes does not change who leads whom.
+#[tokio::test]
+async fn org_a_yes_does_not_reach_beyond_the_own_teams() {
+    let stage = Stage::new().await;
+    stage.model.answer_with(|request| match (agent(request).as_str(), request.steps_done()) {
+        ("main", 0) => Reply::new()
+            .tool("shutdown_team", json!({"name": "library"}))
+            .tool("shutdown_team", json!({"name": "research"}))
+            .tool("shutdown_team", json!({"name": "nobody"}))
+            .tool("spawn_team", json!({"name": "press", "scope_accepts": ["x"]}))
+            .tool("spawn_team", json!({"name": "Press", "scope_accepts": ["x"]}))
+            .tool("request_spawn", json!({"name": "new", "description": "x"}))
+            .tool("shutdown_team", json!({"name": "press"})),
+        _ => Reply::say("well"),
+    });
+    configure(&stage);
+    let play = stage.up().await;
+    play.ask("main", "tidy up").await;
+    let requests = stage.model.requests();
+    let told = requests.last().unwrap().last_tool_results();
+    let told: Vec<Value> =
+        told.iter().map(|result| serde_json::from_str(&result.text).unwrap()).collect();
+    let words: Vec<&str> = told
+        .iter()
+        .map(|told| told["error"].as_str().or(told["status"].as_str()).unwrap())
+        .collect();
+    let expected = [
+        "not_your_team",
+        "has_children",
+        "unknown_team",
+        "name_taken",
+        "bad_name",
+        "not_manager",
+        "awaiting_approval",
+    ];
+    assert_eq!(words, expected);
+    let asked = play.question().await;
+    assert_eq!(asked["arguments"], json!({"name": "press"}), "{asked}");
+    let open = get(&play, "/api/v1/approvals?state=open").await;
+    assert_eq!(open["approvals"].as_array().unwrap().len(), 1, "{open}");
+    // Somebody else leads the team by the time of the yes.
+    stage.write("teams/press/config.yaml", "parent: research\nallowed_tools: ['*']\n");
+    let moved = wait::until_true("the other parent", PATIENCE, || {
+        let parent = "SELECT p.name FROM agents a JOIN agents p ON p.id = a.parent_id \
+                      WHERE a.name = 'press'";
+        rows(&stage, parent) == "research"
+    });
+    moved.await.unwrap();
+    play.answer(&asked, "approve").await.good().unwrap();
+    let told = wait::until_async("what came of it", PATIENCE, || async {
+        let rows = play.history("main", "main").await;
+        rows.iter().any(|row| row.to_string().contains("press is not directly below")).then_some(())
+    });
+    told.await.unwrap();
+    assert!(agents(&play).await.contains(&"press".to_owned()));
 }
