@@ -47,8 +47,8 @@ skep_db::commands! {
     OpenChannel, BeginRequest, CloseRequest, RecordFrames, AddToken, RevokeToken, NoteEvent,
     Expire, SignIn, SignOut, IndexSpoken, ForkSession, EditSession, DeleteSession, Import,
     AddAudit, Unsettled, Unusable, ChargeLost, Resolve, ClockSetBack, KeepBuckets, ChangeVault,
-    Assign, AnswerTask, CancelTask, ExpireTasks, ChangeScope, GuardTeam,
-    CheckSpawn, CheckShutdown, BeginSpawn, PlaceSpawned, FinishSpawn, BeginUndo, UndoSpawn, BeginShutdown, EndWork,
+    Assign, AnswerTask, CancelTask, ExpireTasks, ChangeScope, GuardTeam, CheckSpawn, CheckShutdown,
+    BeginSpawn, PlaceSpawned, FinishSpawn, BeginUndo, UndoSpawn, BeginShutdown, EndWork,
     RemoveAgents, EndShutdown,
 }
 

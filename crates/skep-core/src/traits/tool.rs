@@ -47,8 +47,8 @@ pub trait Tool: Send + Sync {
         Vec::new()
     }
 
-    /// Why a call that changes the shape of the hive would be refused as things stand now: nobody is
-    /// asked about it then. The call itself looks again.
+    /// Why a call that changes the shape of the hive would be refused as things stand now: nobody
+    /// is asked about it then. The call itself looks again.
     fn refusal<'a>(
         &'a self,
         _arguments: &'a Value,

@@ -260,8 +260,8 @@ macro_rules! words {
     )+};
 }
 words! {
-    AckState, ApprovalKind, ApprovalState, AuditKind, CallState, CancelReason, Class, FrameKind, FrameState,
-    ItemState, Reason, Resolution, RetryCode, Role, Scope, StopReason, Think, TurnState,
+    AckState, ApprovalKind, ApprovalState, AuditKind, CallState, CancelReason, Class, FrameKind,
+    FrameState, ItemState, Reason, Resolution, RetryCode, Role, Scope, StopReason, Think, TurnState,
     Wanted,
 }
 

@@ -1,5 +1,6 @@
-//! A hive that is killed, or loses its power, or whose disk fails, while it makes a team: afterwards
-//! the team is there once and whole, or there is nothing of it and the call makes it again.
+//! A hive that is killed, or loses its power, or whose disk fails, while it makes a team:
+//! afterwards the team is there once and whole, or there is nothing of it and the call makes it
+//! again.
 
 use futures_util::StreamExt;
 use futures_util::stream;

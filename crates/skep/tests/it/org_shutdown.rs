@@ -30,7 +30,8 @@ fn is_gone(stage: &Stage, names: &[&str]) {
             "SELECT (SELECT count(*) FROM agents WHERE name = '{name}' AND removed_at IS NULL), \
              (SELECT count(*) FROM agent_scope s JOIN agents a ON a.id = s.agent \
              WHERE a.name = '{name}'), \
-             (SELECT count(*) FROM vault v JOIN agents a ON a.id = v.owner WHERE a.name = '{name}'), \
+             (SELECT count(*) FROM vault v JOIN agents a ON a.id = v.owner \
+             WHERE a.name = '{name}'), \
              (SELECT count(*) FROM grants g JOIN agents a ON a.id = g.agent \
              WHERE a.name = '{name}' AND g.revoked_at IS NULL), \
              (SELECT count(*) FROM tokens t JOIN agents a ON a.id = t.agent \
