@@ -10,6 +10,8 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
+use crate::model;
+
 /// Where to connect to.
 #[derive(Clone)]
 pub struct Endpoint {
@@ -57,6 +59,22 @@ impl LoadClient {
         self.send(words, session).await?;
         self.answer().await?;
         Ok(begun.elapsed())
+    }
+
+    /// Has `main` give a team a task, and waits until its result was read; how many turns that
+    /// took. A result that comes early is read by the turn that gave the task.
+    pub async fn delegate(&mut self, team: &str, session: &str) -> Result<usize> {
+        self.send(&format!("delegate {team}"), Some(session)).await?;
+        loop {
+            let frame = self.next().await?;
+            let text = frame["content"].as_str().unwrap_or_default();
+            match frame["type"].as_str() {
+                Some("response") if text.ends_with(model::OVER) => return Ok(2),
+                Some("notification") if text.ends_with(model::OVER) => return Ok(3),
+                Some("error") => bail!("the turn failed: {frame}"),
+                _ => {}
+            }
+        }
     }
 
     pub async fn send(&mut self, words: &str, session: Option<&str>) -> Result<()> {

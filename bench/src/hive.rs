@@ -36,12 +36,12 @@ impl BenchHome {
         // The scenarios look at the program, not at what it does to be slow on purpose.
         write(&root.join("skep.yaml"), "limits:\n  concurrent_turns: 512\n")?;
         for number in 0..agents {
-            let team = root.join("teams").join(agent_name(number));
+            let team = root.join("teams").join(Self::agent_name(number));
             write(&team.join("work/note.txt"), "one line\n")?;
         }
         let home = Self { folder };
         for number in 0..agents {
-            home.allow(&agent_name(number), "[read]")?;
+            home.allow(&Self::agent_name(number), "[read]")?;
         }
         Ok(home)
     }
@@ -52,13 +52,21 @@ impl BenchHome {
         write(&file, &format!("name: {agent}\nallowed_tools: {tools}\n"))
     }
 
+    /// Puts an agent below another one, at work in all of its sessions at once.
+    pub fn lead(&self, parent: &str, number: usize) -> Result<()> {
+        let agent = Self::agent_name(number);
+        let settings = "allowed_tools: [read]\nparallel: sessions\n";
+        let file = self.path().join("teams").join(&agent).join("config.yaml");
+        write(&file, &format!("name: {agent}\nparent: {parent}\n{settings}"))
+    }
+
+    pub fn agent_name(number: usize) -> String {
+        if number == 0 { "main".to_owned() } else { format!("agent-{number}") }
+    }
+
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
-}
-
-fn agent_name(number: usize) -> String {
-    if number == 0 { "main".to_owned() } else { format!("agent-{number}") }
 }
 
 /// A new folder beside the working folder, on a real disk.

@@ -1,10 +1,12 @@
 //! The instant model: the Anthropic wire, an answer as soon as the request is in.
 //!
 //! What it says is chosen by the newest words of the person: `stream N` gives N tokens, `tools N`
-//! asks for N reads one after the other and then answers, anything else is one token. While it is
+//! asks for N reads one after the other and then answers, `delegate TEAM` gives a task, whose
+//! result it knows again; anything else is one token. While it is
 //! held (`POST /hold`, `POST /release`) it answers nobody. `GET /newest` is the last request.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use anyhow::Result;
 use axum::Router;
@@ -18,6 +20,13 @@ use futures_util::stream;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+
+/// The words of a task, of its result, and of whoever has read that.
+const TASK: &str = "task";
+const RESULT: &str = "result";
+pub const OVER: &str = "over";
+/// A task takes so long, so that whoever gave it is done with its turn.
+const AT_WORK: Duration = Duration::from_millis(5);
 
 /// Whether it is held, and what it was asked last.
 #[derive(Clone)]
@@ -59,7 +68,13 @@ async fn answer(State(model): State<Model>, request: Request) -> Response {
     let body = axum::body::to_bytes(request.into_body(), usize::MAX).await.unwrap_or_default();
     *model.newest() = body.clone();
     let pieces = match serde_json::from_slice::<Value>(&body) {
-        Ok(asked) => say(&asked),
+        Ok(asked) => {
+            let (words, results) = newest(&asked);
+            if words == TASK {
+                tokio::time::sleep(AT_WORK).await;
+            }
+            say(&words, results)
+        }
         Err(_) => vec![Bytes::from_static(b"event: error\ndata: {}\n\n")],
     };
     let stream = stream::iter(pieces.into_iter().map(Ok::<_, std::convert::Infallible>));
@@ -67,19 +82,21 @@ async fn answer(State(model): State<Model>, request: Request) -> Response {
     response.body(Body::from_stream(stream)).unwrap_or_default()
 }
 
-fn say(asked: &Value) -> Vec<Bytes> {
-    let empty = Vec::new();
-    let messages = asked["messages"].as_array().unwrap_or(&empty);
-    let (words, results) = newest(messages);
+fn say(words: &str, results: usize) -> Vec<Bytes> {
     match words.split_once(' ') {
         Some(("stream", number)) => text(number.trim().parse().unwrap_or(1)),
-        Some(("tools", number)) if results < number.trim().parse().unwrap_or(0) => call(results),
+        Some(("tools", number)) if results < number.trim().parse().unwrap_or(0) => read(results),
+        Some(("delegate", team)) if results == 0 => delegate(team),
+        None if words == TASK => word(RESULT),
+        None if words == RESULT => word(OVER),
         _ => text(1),
     }
 }
 
-/// The last words a person said, and how many results came after them.
-fn newest(messages: &[Value]) -> (String, usize) {
+/// The last words a person or another agent said, and how many results of calls came after them.
+fn newest(asked: &Value) -> (String, usize) {
+    let empty = Vec::new();
+    let messages = asked["messages"].as_array().unwrap_or(&empty);
     let mut results = 0;
     for message in messages.iter().rev() {
         let blocks = message["content"].as_array().cloned().unwrap_or_default();
@@ -104,12 +121,25 @@ fn text(tokens: usize) -> Vec<Bytes> {
     answered(json!({ "type": "text", "text": "" }), deltas, "end_turn", tokens)
 }
 
-fn call(number: usize) -> Vec<Bytes> {
-    let id = format!("toolu_{number}");
-    let block = json!({ "type": "tool_use", "id": id, "name": "read", "input": {} });
+fn word(word: &str) -> Vec<Bytes> {
+    let delta = json!({ "type": "text_delta", "text": word });
+    answered(json!({ "type": "text", "text": "" }), [delta], "end_turn", 1)
+}
+
+fn read(number: usize) -> Vec<Bytes> {
     // Each another page of it: the same call ten times over would be a loop.
-    let input = json!({ "file_path": "note.txt", "limit": number + 1 }).to_string();
-    let delta = json!({ "type": "input_json_delta", "partial_json": input });
+    call("read", number, &json!({ "file_path": "note.txt", "limit": number + 1 }))
+}
+
+fn delegate(team: &str) -> Vec<Bytes> {
+    let task = json!({ "team": team, "task": TASK, "overlap_policy": "allow" });
+    call("delegate_task", 0, &task)
+}
+
+fn call(tool: &str, number: usize, input: &Value) -> Vec<Bytes> {
+    let id = format!("toolu_{number}");
+    let block = json!({ "type": "tool_use", "id": id, "name": tool, "input": {} });
+    let delta = json!({ "type": "input_json_delta", "partial_json": input.to_string() });
     answered(block, [delta], "tool_use", 20)
 }
 
@@ -159,7 +189,11 @@ mod tests {
     fn the_newest_words_choose_the_answer() {
         let result = json!({ "role": "user", "content": [{ "type": "tool_result" }] });
         let model = json!({ "role": "assistant", "content": [] });
-        let asked = |messages: Vec<Value>| say(&json!({ "messages": messages })).len();
+        let said = |messages: Vec<Value>| {
+            let (words, results) = newest(&json!({ "messages": messages }));
+            say(&words, results)
+        };
+        let asked = |messages: Vec<Value>| said(messages).len();
         let one = text(1).len();
         assert_eq!(asked(vec![person("hello")]), one);
         assert_eq!(asked(vec![person("[now]\nstream 5")]), one + 4);
@@ -168,10 +202,14 @@ mod tests {
             for _ in 0..results {
                 messages.extend([model.clone(), result.clone()]);
             }
-            String::from_utf8(say(&json!({ "messages": messages })).concat()).unwrap()
+            String::from_utf8(said(messages).concat()).unwrap()
         };
         assert!(tools(0).contains("toolu_0"));
         assert!(tools(1).contains("toolu_1"));
         assert!(tools(2).contains("end_turn"));
+        let told = |text: &str| String::from_utf8(said(vec![person(text)]).concat()).unwrap();
+        assert!(told("[now]\ndelegate agent-1").contains("delegate_task"));
+        assert!(told("[now]\ntask").contains(r#""text":"result""#));
+        assert!(told("[event task_done]\ntask\nResult:\nresult").contains(r#""text":"over""#));
     }
 }

@@ -9,10 +9,11 @@ import { createDrafts } from "./state/drafts";
 import { createFirstRun } from "./state/firstRun";
 import { createHive } from "./state/hive";
 import { createLive } from "./state/live";
-import { needs } from "./state/needs";
+import { isOpen, needs } from "./state/needs";
 import { createNotices } from "./state/notices";
 import { createOutbox } from "./state/outbox";
 import { createPeople } from "./state/people";
+import { createQuestions } from "./state/questions";
 import { createRoute, href, type PageName, type Route } from "./state/route";
 import { signedInAs } from "./state/self";
 import { standingOf } from "./state/standing";
@@ -48,12 +49,16 @@ function App(props: { me: Me }) {
   const { name: owner, role } = props.me;
   const drafts = createDrafts(owner);
   const outbox = createOutbox(live, drafts, owner);
-  const waiting = createMemo(() => needs(hive.state, approvals.state.open, dismissed.has).length);
+  const may = (action: Action) => props.me.may.includes(action);
+  const questions = createQuestions(live, drafts, may("read_audit"));
+  const waiting = createMemo(() => {
+    const list = needs(hive.state, approvals.state.open, questions.all(), dismissed.has);
+    return list.filter(isOpen).length;
+  });
   function at<P extends PageName>(page: P): Extract<Route, { page: P }> | undefined {
     const route = router.route();
     return route.page === page ? (route as Extract<Route, { page: P }>) : undefined;
   }
-  const may = (action: Action) => props.me.may.includes(action);
   const notices = createNotices(live, router);
   const shortcuts = createShortcuts();
   const firstRun = createFirstRun(hive, router, may("configure"));
@@ -73,7 +78,8 @@ function App(props: { me: Me }) {
     return standing === "idle" ? words : `${words} (${standing})`;
   };
 
-  const state = { approvals, dismissed, drafts, firstRun, hive, live, notices, outbox, router };
+  const waits = { approvals, dismissed, questions };
+  const state = { ...waits, drafts, firstRun, hive, live, notices, outbox, router };
   const whoIs = createPeople(may("manage_tokens"));
   const page = { ...state, find, shortcuts: shortcuts.open, me, may, whoIs, setConversation };
 

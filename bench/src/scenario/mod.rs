@@ -1,6 +1,7 @@
 //! The scenarios, in the order of the report. Floors and hive take turns inside each round.
 
 mod against;
+mod delegate;
 mod fanout;
 mod history;
 mod idle;
@@ -41,6 +42,7 @@ pub async fn run(options: RunOptions) -> Result<()> {
     scenario!("stream", turn::stream(&bench));
     scenario!("tools", turn::tools(&bench));
     scenario!("throughput", throughput::measure(&bench));
+    scenario!("delegate", delegate::measure(&bench));
     scenario!("fanout", fanout::measure(&bench));
     scenario!("idle", idle::measure(&mut bench));
     scenario!("start", start::measure(&bench));

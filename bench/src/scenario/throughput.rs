@@ -79,16 +79,16 @@ pub(super) async fn interleaved(
     Ok(found)
 }
 
-struct Load {
-    sessions: usize,
-    round: usize,
-    side: Side,
-    time: Duration,
+pub(super) struct Load {
+    pub sessions: usize,
+    pub round: usize,
+    pub side: Side,
+    pub time: Duration,
 }
 
 impl Load {
     /// How many turns, and how long they took all together.
-    async fn run(self, target: &Endpoint) -> Result<(f64, Duration)> {
+    pub(super) async fn run(self, target: &Endpoint) -> Result<(f64, Duration)> {
         let Self { sessions, round, side, time } = self;
         let mut clients = Vec::new();
         for _ in 0..sessions {

@@ -16,8 +16,9 @@ mod hive_settings;
 mod decide;
 
 pub use decide::{
-    arrival, brake, bucket, cache_break, choice, compaction, count, fallback, fold, names, overlap,
-    prompt, query, redelivery, resume_text, retry, slash, task_event, title, visible,
+    arrival, brake, bucket, cache_break, choice, compaction, count, fallback, fold, heads, names,
+    overlap, peer_text, prompt, query, question, redelivery, resume_text, retry, slash, task_event,
+    title, visible,
 };
 pub use traits::{channel, engine, hook, inbound, provider, tool};
 pub use vocab::{

@@ -1,6 +1,7 @@
 //! The model that needs no key: it plays a script the user writes into a message, or a short
 //! scene of its own. Always the same answer to the same rows, nothing kept in between.
 
+mod scene;
 mod script;
 
 use std::collections::VecDeque;
@@ -12,11 +13,12 @@ use serde_json::Value;
 use skep_core::BoxStream;
 use skep_core::engine::RetryCode;
 use skep_core::ids::CallId;
-use skep_core::message::{Message, Meta, Role, StopReason, Usage};
+use skep_core::message::{Meta, StopReason, Usage};
 use skep_core::provider::{ModelError, ModelEvent, ModelRequest, Provider};
 
 use crate::failure;
-use script::{Fault, Script, Step};
+use scene::Scene;
+use script::{Fault, Step};
 
 const NAME: &str = "rehearsal";
 
@@ -58,14 +60,9 @@ enum Action {
 
 /// What this call does. An error is a mistake in the script, told to its author.
 fn perform(request: &ModelRequest) -> Result<VecDeque<Action>, String> {
-    let scene = Scene::of(&request.messages);
-    let script = match scene.script {
-        Some(text) => Script::parse(text)?,
-        None => Script::built_in(request, scene.typed),
-    };
+    let scene = Scene::of(request)?;
     let mut stage = Stage { calls_before: scene.calls_before, ..Stage::default() };
-    let block = script.block(scene.block);
-    for step in block {
+    for step in scene.part.block(scene.block) {
         if !stage.play(step) {
             return Ok(stage.actions);
         }
@@ -81,49 +78,6 @@ fn perform(request: &ModelRequest) -> Result<VecDeque<Action>, String> {
     };
     stage.actions.push_back(Action::Emit(ModelEvent::End(meta)));
     Ok(stage.actions)
-}
-
-/// Where in which script this call stands, read from the rows alone.
-struct Scene<'a> {
-    script: Option<&'a str>,
-    typed: &'a str,
-    block: usize,
-    /// Assistant messages in the whole request; makes the ids of calls unique in a session.
-    calls_before: usize,
-}
-
-impl<'a> Scene<'a> {
-    /// The turn is played by its newest script, or by its first message. A message that arrives
-    /// in the middle of a turn does not begin the scene again unless it is a script itself.
-    fn of(rows: &'a [Arc<Message>]) -> Self {
-        let turn = rows.last().map(|row| &row.turn);
-        let in_turn = |row: &Message| row.body.role == Role::User && Some(&row.turn) == turn;
-        let newest_script =
-            rows.iter().rposition(|row| in_turn(row) && script::is_script(typed(row)));
-        let start = newest_script.or_else(|| rows.iter().position(|row| in_turn(row)));
-        let assistants = |rows: &[Arc<Message>]| {
-            rows.iter().filter(|row| row.body.role == Role::Assistant).count()
-        };
-        let start_text = start.map_or("", |index| typed(&rows[index]));
-        Self {
-            script: newest_script.map(|_| start_text),
-            typed: start_text,
-            block: start.map_or(0, |index| assistants(&rows[index..])),
-            calls_before: assistants(rows),
-        }
-    }
-}
-
-/// What the user typed; a user row has one text block.
-fn typed(row: &Message) -> &str {
-    row.body
-        .content
-        .iter()
-        .find_map(|block| match block {
-            skep_core::message::Block::Text { text } => Some(text.as_str()),
-            _ => None,
-        })
-        .unwrap_or("")
 }
 
 #[derive(Debug, Default)]

@@ -26,6 +26,7 @@ pub(crate) fn origin() -> Origin {
         item: ItemId::new("item"),
         message_id: MessageId::new("message"),
         channel: "ws".to_owned(),
+        kind: None,
         principal: "operator".to_owned(),
     }
 }

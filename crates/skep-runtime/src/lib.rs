@@ -9,20 +9,20 @@ pub mod door;
 mod hive;
 mod intake;
 mod org;
-mod outbox;
 mod people;
 mod views;
 
 pub use door::{
-    DraftedProfile, FileWriters, MoveSecrets, PrepareProfile, ProfileDraft, PutInForce, Refresh,
-    RemoveProfile, RuleDraft, ScanFiles, WriteRules,
+    AgentDraft, ChangeFolder, DescribeAgent, DraftedProfile, FileWriters, FolderStep, MoveSecrets,
+    PrepareProfile, ProfileDraft, PutInForce, Refresh, RemoveProfile, RuleDraft, ScanFiles,
+    WriteRules,
 };
 pub use hive::{Hive, HiveError, Parts, SettingsChange};
 pub use org::Organisation;
 pub use people::browsers::SignedIn;
-pub use people::escalations::EscalationInfo;
 pub use people::life_cycle::LifeCycle;
 pub use people::outcomes;
+pub use people::questions::QuestionInfo;
 pub use people::tokens::FreshToken;
 pub use skep_turn::Live;
 pub use skep_turn::handles::Meters;

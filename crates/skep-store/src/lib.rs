@@ -18,7 +18,10 @@ pub use skep_db::{
     SqlKind, StoreError, StoreOf, StoredText, ToValue, Tx, Value, WAITING_WRITES, commands,
 };
 pub use spine::{Command, Outcome};
-pub use tables::org::{answer, assign, cancel, expiry, task_views};
+pub use tables::org::{
+    assign, cancel, expiry, letters, ops, questions, receive, reminders, shutdown, spawn,
+    task_views, teams, threads,
+};
 pub use tables::people::{browsers, grants, requests, tokens, vault};
 pub use tables::{
     agents, approvals, audit, begin, close, compactions, engine_sessions, files, history, import,

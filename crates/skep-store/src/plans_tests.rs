@@ -4,6 +4,8 @@
 mod agents_tests;
 mod allowed_tests;
 mod deletion_tests;
+mod letter_tests;
+mod op_tests;
 mod samples_tests;
 mod seen_tests;
 mod task_tests;
@@ -29,7 +31,7 @@ use skep_core::spend::Span;
 use skep_db::audit_chain;
 
 use crate::agents::{self, EgressBucket, KeepBuckets, NewAgent, RegisterAgents};
-use crate::approvals::{self, AnswerApproval, Approval, ExpireReopened, NoteRefused, Reopen};
+use crate::approvals::{self, Approval, ExpireReopened, NoteRefused, Reopen};
 use crate::audit;
 use crate::begin::BeginSession;
 use crate::close::{Close, Outcome};
@@ -48,7 +50,7 @@ use crate::search::{self, IndexSpoken, Search};
 use crate::sessions::{self, ForkSession};
 use crate::spend::{self, ChargeLost, Unsettled, Unusable};
 use crate::tokens::{self, AddToken, RevokeToken};
-use crate::waits::{Decide, Park, RetryNow};
+use crate::waits::{AnswerApproval, Decide, Park, RetryNow};
 use crate::{OpenOptions, Store, compactions, files, requests::Request, watch};
 
 #[tokio::test]

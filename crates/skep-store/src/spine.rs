@@ -2,8 +2,8 @@
 
 use skep_db::{MigrationFile, Schema};
 
-use crate::tables::agents::{InstallAgents, KeepBuckets, RegisterAgents, WantAgent};
-use crate::tables::approvals::{AnswerApproval, ExpireReopened, NoteRefused, Reopen};
+use crate::tables::agents::{InstallAgents, KeepBuckets, RegisterAgents, SayDoing, WantAgent};
+use crate::tables::approvals::{ExpireReopened, NoteRefused, Reopen};
 use crate::tables::audit::AddAudit;
 use crate::tables::begin::BeginSession;
 use crate::tables::close::Close;
@@ -13,10 +13,21 @@ use crate::tables::item_views::{CancelItem, Retry};
 use crate::tables::journal::Journal;
 use crate::tables::lanes::{ClockSetBack, Unhold, WakeLanes};
 use crate::tables::leases::{Recover, Release, RenewLeases, Take};
-use crate::tables::org::answer::AnswerTask;
 use crate::tables::org::assign::Assign;
 use crate::tables::org::cancel::CancelTask;
 use crate::tables::org::expiry::ExpireTasks;
+use crate::tables::org::letters::{CloseLetter, SendLetter};
+use crate::tables::org::questions::AnswerTask;
+use crate::tables::org::receive::Receive;
+use crate::tables::org::reminders::Remind;
+use crate::tables::org::shutdown::{
+    BeginShutdown, CheckShutdown, EndShutdown, EndWork, RemoveAgents,
+};
+use crate::tables::org::spawn::{
+    BeginSpawn, BeginUndo, CheckSpawn, FinishSpawn, PlaceSpawned, UndoSpawn,
+};
+use crate::tables::org::teams::{ChangeScope, GuardTeam};
+use crate::tables::org::threads::CancelThread;
 use crate::tables::outbox::{OpenChannel, RecordFrames};
 use crate::tables::outcomes::Resolve;
 use crate::tables::people::browsers::{SignIn, SignOut};
@@ -28,7 +39,7 @@ use crate::tables::retention::Expire;
 use crate::tables::search::IndexSpoken;
 use crate::tables::sessions::{DeleteSession, EditSession, ForkSession};
 use crate::tables::spend::{ChargeLost, Unsettled, Unusable};
-use crate::tables::waits::{Decide, Park, RetryNow};
+use crate::tables::waits::{AnswerApproval, Decide, Park, RetryNow};
 use crate::tables::watch::NoteEvent;
 
 skep_db::commands! {
@@ -40,7 +51,10 @@ skep_db::commands! {
     OpenChannel, BeginRequest, CloseRequest, RecordFrames, AddToken, RevokeToken, NoteEvent,
     Expire, SignIn, SignOut, IndexSpoken, ForkSession, EditSession, DeleteSession, Import,
     AddAudit, Unsettled, Unusable, ChargeLost, Resolve, ClockSetBack, KeepBuckets, ChangeVault,
-    Assign, AnswerTask, CancelTask, ExpireTasks,
+    Assign, AnswerTask, CancelTask, ExpireTasks, SendLetter, CloseLetter, Receive, Remind,
+    CancelThread, SayDoing, ChangeScope, GuardTeam, CheckSpawn, BeginSpawn, PlaceSpawned,
+    FinishSpawn, BeginUndo, UndoSpawn, CheckShutdown, BeginShutdown, EndWork, RemoveAgents,
+    EndShutdown,
 }
 
 const SCHEMA: Schema = Schema {
@@ -79,6 +93,11 @@ const SCHEMA: Schema = Schema {
             "operator_tasks",
             include_str!("../migrations/sqlite/0033_operator_tasks.sql"),
         ),
+        migration(35, "questions", include_str!("../migrations/sqlite/0035_questions.sql")),
+        migration(36, "letters", include_str!("../migrations/sqlite/0036_letters.sql")),
+        migration(37, "reminders", include_str!("../migrations/sqlite/0037_reminders.sql")),
+        migration(38, "doing", include_str!("../migrations/sqlite/0038_doing.sql")),
+        migration(39, "teams", include_str!("../migrations/sqlite/0039_teams.sql")),
     ],
     counters: "SELECT (SELECT max(seq) FROM events), \
                (SELECT max(top) FROM (SELECT max(ord) AS top FROM items \

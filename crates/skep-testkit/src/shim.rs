@@ -103,6 +103,14 @@ impl Shim {
         self.set(offset_of!(Page, write_error), error.number())
     }
 
+    /// So many operations fail, the first of them counted from this moment on (the next is 1).
+    pub fn fail_from_now(&self, at: u64, operations: u64) -> Result<()> {
+        let from = self.count()?.saturating_add(at);
+        self.set(offset_of!(Page, fail_until), 0)?;
+        self.set(offset_of!(Page, fail_from), from)?;
+        self.set(offset_of!(Page, fail_until), from.saturating_add(operations))
+    }
+
     pub fn delay_syncs(&self, delay: Duration) -> Result<()> {
         self.set(offset_of!(Page, sync_delay_ms), u64::try_from(delay.as_millis())?)
     }
@@ -116,6 +124,7 @@ impl Shim {
     pub fn heal(&self) -> Result<()> {
         self.set(offset_of!(Page, sync_error), 0)?;
         self.set(offset_of!(Page, write_error), 0)?;
+        self.set(offset_of!(Page, fail_until), 0)?;
         self.set(offset_of!(Page, sync_delay_ms), 0)?;
         self.set(offset_of!(Page, sync_hang), 0)
     }

@@ -2,6 +2,7 @@
 //! invalid file is not applied, and its last valid version stays in force.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use skep_cli::hive::Home;
@@ -21,8 +22,8 @@ use crate::home::environment::Variables;
 use crate::home::watch::ReadScope;
 use crate::home::{
     FileEdits, HomeError, LoadError, LoadedHome, Mistake, ProfileChange, ReadAgents,
-    WrittenProfile, create, load_again, load_agents, local, misplaced, read_agent_policy,
-    read_hive_policy,
+    WrittenProfile, check_staged, create, load_again, load_agents, local, misplaced,
+    read_agent_policy, read_hive_policy,
 };
 use crate::vendors::Vendors;
 
@@ -57,6 +58,26 @@ pub struct Reading {
 enum Found {
     Home(Result<Box<LoadedHome>, LoadError>),
     Agents(ReadAgents),
+}
+
+impl Found {
+    /// Has the agent stay as it is.
+    fn leave(&mut self, name: &AgentName, state: Option<&AgentState>) {
+        match self {
+            Self::Home(Ok(read)) => {
+                read.broken.remove(name);
+                match state {
+                    Some(state) => read.settings.agents.insert(name.clone(), state.clone()),
+                    None => read.settings.agents.remove(name),
+                }
+            }
+            Self::Home(Err(_)) => {}
+            Self::Agents(read) => {
+                read.states.remove(name);
+                read.broken.remove(name);
+            }
+        }
+    }
 }
 
 impl Reading {
@@ -96,6 +117,27 @@ impl Applier {
         let scope = ReadScope::Agents(BTreeSet::from([name.clone()]));
         let found = applied.read(&self.home, &scope).await;
         self.put(&mut applied, found, self.hive.config().unwatched.clone()).await
+    }
+
+    /// Puts an agent in force that is being made, or takes it out of force where its folder is
+    /// gone. Gives what it is then.
+    pub async fn apply_unfinished(&self, name: &AgentName) -> Result<Option<AgentState>, String> {
+        let mut applied = self.applied.lock().await;
+        let scope = ReadScope::Agents(BTreeSet::from([name.clone()]));
+        let found = applied.read(&self.home, &scope).await;
+        let unwatched = self.hive.config().unwatched.clone();
+        let put = self.put_found(&mut applied, found, unwatched).await;
+        put.map_err(|error| error.to_string())?;
+        Ok(self.hive.settings().agents.get(name).cloned())
+    }
+
+    /// Whether the agent in this folder could run.
+    pub async fn check_staged(&self, name: &AgentName, folder: &Path) -> Result<(), String> {
+        let applied = self.applied.lock().await;
+        let check = || check_staged(&self.home, name, folder, &environment::var, &applied.loaded);
+        let place = format!("teams/{name}");
+        tokio::task::block_in_place(check)
+            .map_err(|mistake| mistake.to_string().replace(&folder.display().to_string(), &place))
     }
 
     /// What the files would be with this profile. Nothing is changed.
@@ -155,6 +197,19 @@ impl Applier {
     }
 
     async fn put(
+        &self,
+        applied: &mut Applied,
+        mut found: Found,
+        unwatched: Option<String>,
+    ) -> Result<(), DoorError> {
+        // What is half made counts as it is in force.
+        for name in self.hive.unfinished() {
+            found.leave(&name, self.hive.written().agents.get(&name));
+        }
+        self.put_found(applied, found, unwatched).await
+    }
+
+    async fn put_found(
         &self,
         applied: &mut Applied,
         found: Found,

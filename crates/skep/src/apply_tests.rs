@@ -44,7 +44,7 @@ impl Lab {
             run: home.run(),
             node: NodeName::new("main"),
             accept_loss: None,
-            settings: Box::new(|| {
+            settings: Box::new(|_| {
                 vendors.furnish(&mut loaded.settings, &loaded.connections, &vault);
                 loaded.settings.clone()
             }),

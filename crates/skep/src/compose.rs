@@ -38,6 +38,8 @@ use crate::reload;
 use crate::rule_writer;
 use crate::secret_scan;
 use crate::start_notice::{self, StartNotice};
+use crate::team_description;
+use crate::team_folder;
 use crate::vault_move;
 use crate::vendors::Vendors;
 
@@ -71,6 +73,25 @@ pub const ORGANISATION: &[&str] = &[
     "escalate",
     "enqueue_parent_task",
     "list_completed_tasks",
+    "list_teams",
+    "get_status",
+    "update_team",
+    "spawn_team",
+    "request_spawn",
+    "shutdown_team",
+    "kill",
+    "start",
+    "restart",
+    "ask_operator",
+    "answer",
+    "send_message",
+    "recv",
+    "remind",
+    "request_next_turn",
+    "get_open_threads",
+    "cancel_thread",
+    "whoami",
+    "set_status",
 ];
 
 /// What configuration files may name.
@@ -143,7 +164,11 @@ pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result
         // One process at a time works on a home: the name is the same for each.
         node: NodeName::new("main"),
         accept_loss: loaded.accept_loss.then(|| home.damaged(clock::now_ms())),
-        settings: Box::new(|| {
+        settings: Box::new(|unfinished| {
+            for name in unfinished {
+                loaded.settings.agents.remove(name);
+                loaded.broken.remove(name);
+            }
             vendors.furnish(&mut loaded.settings, &loaded.connections, &vault);
             loaded.settings.clone()
         }),
@@ -155,7 +180,6 @@ pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result
         version: env!("CARGO_PKG_VERSION"),
     };
     let (hive, report) = Hive::open(parts).await.map_err(|error| not_opened(&error))?;
-    hive.organise(&organisation);
     if report.unclean && !report.fresh {
         tracing::info!("the last run did not end in order; its work goes on");
     }
@@ -179,6 +203,7 @@ pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result
     }
     let applier = Applier::new(&home, &hive, vendors, vault, loaded);
     hive.write_files_with(writers(&home, governance, &applier));
+    hive.organise(&organisation).await;
     let close_doors = CancellationToken::new();
     let doors = tokio::spawn(server.run(close_doors.clone()));
     let housekeeping = tokio::spawn(give_memory_back());
@@ -214,7 +239,9 @@ pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result
 /// What changes the files of the home.
 fn writers(home: &Home, governance: Arc<Governance>, applier: &Arc<Applier>) -> FileWriters {
     FileWriters {
-        rules: rule_writer::writer(home, governance, Arc::clone(applier)),
+        rules: rule_writer::writer(home, Arc::clone(&governance), Arc::clone(applier)),
+        describe: team_description::writer(home, governance, Arc::clone(applier)),
+        folders: team_folder::changer(home, Arc::clone(applier)),
         profile: profile_draft::preparer(Arc::clone(applier)),
         no_profile: profile_draft::remover(Arc::clone(applier)),
         move_secrets: vault_move::mover(Arc::clone(applier)),

@@ -41,13 +41,16 @@ mod mistake_tests;
 #[cfg(test)]
 mod provider_tests;
 
-pub use agent::{read_policy as read_agent_policy, rule_count as agent_rule_count};
+pub use agent::{
+    description as agent_description, read_policy as read_agent_policy,
+    rule_count as agent_rule_count,
+};
 pub use create::HomeError;
 pub use hive::read_policy as read_hive_policy;
 pub use known_names::KnownNames;
 pub use load::{
-    CheckReport, LoadError, LoadedHome, ReadAgents, check, load, load_again, load_agents,
-    load_looking, misplaced,
+    CheckReport, LoadError, LoadedHome, ReadAgents, check, check_staged, load, load_again,
+    load_agents, load_looking, misplaced,
 };
 pub use local::LocalModel;
 pub use mistake::Mistake;

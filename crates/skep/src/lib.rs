@@ -15,5 +15,7 @@ mod reload;
 mod rule_writer;
 mod secret_scan;
 mod start_notice;
+mod team_description;
+mod team_folder;
 mod vault_move;
 mod vendors;

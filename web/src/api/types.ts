@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum 15005fb94b34abd0.
+// Do not edit; checksum 34a5ace3af09451e.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -15,6 +15,20 @@ export interface ActiveTurn {
   call: number;
   deltas: number;
   content: Block[];
+}
+
+export interface AgentBody {
+  name: string;
+  /** The agent whose team it belongs to; absent for a root of the tree. */
+  parent?: string | null;
+  /** What it is for, in a sentence. */
+  description?: string;
+  engine?: string | null;
+  profile?: string | null;
+  /** Those that every agent has, where it is left out. */
+  allowed_tools?: string[] | null;
+  /** Keywords of work that it takes. */
+  scope_accepts?: string[];
 }
 
 export type AgentBudget = BudgetInfo & {
@@ -43,6 +57,8 @@ export interface AgentInfo {
   /** Where and why its policy cannot be read: all of its tool calls are denied. For those who see the whole hive. */
   policy_error?: string | null;
   work?: WorkInfo | null;
+  /** What it says it does; for those who see all of it. */
+  doing?: string | null;
 }
 
 /** The name of an agent; unique among the living ones. */
@@ -106,6 +122,8 @@ export interface ApprovalInfo {
   approvers: Approvers;
   /** Why whoever reads this may not answer; absent: they may. */
   refused?: string | null;
+  /** `shape`: the call does not wait, and runs by itself once it is approved. */
+  kind: ApprovalKind;
   state: ApprovalState;
   /** It expired once and was asked again: a yes runs the call as an item of its own. */
   reopened: boolean;
@@ -119,6 +137,8 @@ export interface ApprovalInfo {
   /** Why no yes to it can last: no rule could be about calls like it and no others. Absent: one can. */
   once_only?: string | null;
 }
+
+export type ApprovalKind = "call" | "shape";
 
 export interface ApprovalPage {
   /** The newest first. */
@@ -474,30 +494,7 @@ export interface Entered {
   key: string;
 }
 
-export interface EscalationAnswer {
-  answer: string;
-}
-
-/** An agent waits for what the operator says. */
-export interface EscalationInfo {
-  id: ItemId;
-  agent: AgentName;
-  /** The conversation that hears the answer. */
-  session_key: SessionKey;
-  /** The first item of the chain it belongs to. */
-  root: ItemId;
-  text: string;
-  created_at: i64;
-  /** From then on nobody waits for an answer. */
-  until: i64;
-}
-
-export interface Escalations {
-  /** Oldest first; at most 200. */
-  escalations: EscalationInfo[];
-}
-
-export type Event = EventChoice0 | EventChoice1 | EventChoice2 | EventChoice3 | EventChoice4 | EventChoice5 | EventChoice6 | EventChoice7 | EventChoice8 | EventChoice9 | EventChoice10 | EventChoice11 | EventChoice12 | EventChoice13 | EventChoice14 | EventChoice15 | EventChoice16 | EventChoice17 | EventChoice18 | EventChoice19 | EventChoice20;
+export type Event = EventChoice0 | EventChoice1 | EventChoice2 | EventChoice3 | EventChoice4 | EventChoice5 | EventChoice6 | EventChoice7 | EventChoice8 | EventChoice9 | EventChoice10 | EventChoice11 | EventChoice12 | EventChoice13 | EventChoice14 | EventChoice15 | EventChoice16 | EventChoice17 | EventChoice18 | EventChoice19 | EventChoice20 | EventChoice21 | EventChoice22;
 
 export type EventChoice0 = {
   session_key: SessionKey;
@@ -564,6 +561,34 @@ export type EventChoice11 = {
 };
 
 export type EventChoice12 = {
+  question: ItemId;
+  session_key: SessionKey;
+  to: string;
+  expires_at?: i64 | null;
+  type: "question_asked";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice13 = {
+  question: ItemId;
+  state: QuestionEnd;
+  type: "question_ended";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice14 = {
   item: ItemId;
   message_id: MessageId;
   session_key: SessionKey;
@@ -577,7 +602,7 @@ export type EventChoice12 = {
   turn?: TurnId | null;
 };
 
-export type EventChoice13 = {
+export type EventChoice15 = {
   item: ItemId;
   message_id: MessageId;
   state: ItemState;
@@ -595,7 +620,7 @@ export type EventChoice13 = {
   turn?: TurnId | null;
 };
 
-export type EventChoice14 = {
+export type EventChoice16 = {
   session_key: SessionKey;
   title: string;
   pinned: boolean;
@@ -610,7 +635,7 @@ export type EventChoice14 = {
   turn?: TurnId | null;
 };
 
-export type EventChoice15 = {
+export type EventChoice17 = {
   session_key: SessionKey;
   type: "session_deleted";
 } & {
@@ -622,7 +647,7 @@ export type EventChoice15 = {
   turn?: TurnId | null;
 };
 
-export type EventChoice16 = {
+export type EventChoice18 = {
   call_id: CallId;
   tool: string;
   type: "call_unknown";
@@ -635,39 +660,11 @@ export type EventChoice16 = {
   turn?: TurnId | null;
 };
 
-export type EventChoice17 = {
+export type EventChoice19 = {
   call_id: CallId;
   tool: string;
   outcome: Resolution;
   type: "call_resolved";
-} & {
-  seq?: number | null;
-  at: i64;
-  /** Absent on the wire where the event is about the hive as a whole. */
-  agent?: AgentName;
-  session?: SessionId | null;
-  turn?: TurnId | null;
-};
-
-export type EventChoice18 = {
-  state: string;
-  reason?: string | null;
-  type: "status";
-} & {
-  seq?: number | null;
-  at: i64;
-  /** Absent on the wire where the event is about the hive as a whole. */
-  agent?: AgentName;
-  session?: SessionId | null;
-  turn?: TurnId | null;
-};
-
-export type EventChoice19 = {
-  state: ConfigOutcome;
-  problems: ConfigProblem[];
-  /** Keys whose new value is used after the next start. */
-  needs_restart: string[];
-  type: "config";
 } & {
   seq?: number | null;
   at: i64;
@@ -691,6 +688,34 @@ export type EventChoice2 = {
 };
 
 export type EventChoice20 = {
+  state: string;
+  reason?: string | null;
+  type: "status";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice21 = {
+  state: ConfigOutcome;
+  problems: ConfigProblem[];
+  /** Keys whose new value is used after the next start. */
+  needs_restart: string[];
+  type: "config";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice22 = {
   state: string;
   text?: string | null;
   type: "integrity";
@@ -865,6 +890,16 @@ export type EventKind = {
   patterns?: string[];
   type: "approval_decided";
 } | {
+  question: ItemId;
+  session_key: SessionKey;
+  to: string;
+  expires_at?: i64 | null;
+  type: "question_asked";
+} | {
+  question: ItemId;
+  state: QuestionEnd;
+  type: "question_ended";
+} | {
   item: ItemId;
   message_id: MessageId;
   session_key: SessionKey;
@@ -985,6 +1020,14 @@ export interface ForkedFrom {
 export type FrameKind = "ack" | "response" | "error" | "notification" | "question" | "approval";
 
 export type FrameState = "pending" | "delivered" | "refused";
+
+/** What somebody answered: options, words of their own, or both. */
+export interface GivenAnswer {
+  /** Words of one's own. */
+  answer?: string | null;
+  /** Options of the question, as they are written there. */
+  options?: string[];
+}
 
 /** Something allowed for a time or a session. */
 export interface GrantInfo {
@@ -1148,6 +1191,8 @@ export type ItemInfo = InboxItem & {
   undelivered?: UndeliveredFrame[];
 };
 
+export type ItemKind = "task" | "peer" | "event" | "reminder" | "trigger" | "bootstrap" | "escalation" | "question" | "continue" | "approved";
+
 export type ItemState = "pending" | "running" | "waiting" | "done" | "failed" | "cancelled" | "dead";
 
 /** What somebody wants of an agent. */
@@ -1193,6 +1238,10 @@ export interface LooseSecret {
   secret: string;
   /** Who can make it void. */
   rotate: string;
+}
+
+export interface MadeAgent {
+  agent: AgentName;
 }
 
 export interface MadeLink {
@@ -1374,6 +1423,7 @@ export interface Origin {
   /** `ws`, `api`, `cli`. */
   channel: string;
   principal: string;
+  kind?: ItemKind | null;
 }
 
 export interface Part {
@@ -1480,6 +1530,33 @@ export interface ProviderTry {
   error?: Failure | null;
 }
 
+export type QuestionEnd = "answered" | "expired" | "withdrawn" | "failed";
+
+/** An agent waits for what the operator says, or has told the operator something. */
+export interface QuestionInfo {
+  id: ItemId;
+  kind: QuestionKind;
+  agent: AgentName;
+  /** The conversation that hears the answer. */
+  session_key: SessionKey;
+  root?: ItemId | null;
+  thread?: ItemId | null;
+  text: string;
+  /** What may be chosen; words of one's own are always an answer. */
+  options: string[];
+  /** Several options may be chosen. */
+  multi: boolean;
+  created_at: i64;
+  until?: i64 | null;
+}
+
+export type QuestionKind = "question" | "escalation" | "message";
+
+export interface Questions {
+  /** Oldest first; at most 200. */
+  questions: QuestionInfo[];
+}
+
 /** What happens to a message that arrives while a turn of its session runs. */
 export type QueueMode = "queue" | "interrupt";
 
@@ -1512,6 +1589,10 @@ export interface Receipt {
   note?: string | null;
   /** The same id and body had been accepted before; absent where not. */
   joined?: boolean;
+}
+
+export interface RemovedAgents {
+  removed: string[];
 }
 
 export type Resolution = "happened" | "did_not" | "run_again";
@@ -1755,7 +1836,7 @@ export interface TaskInfo {
   ended_at?: i64 | null;
 }
 
-export type TaskKind = "delegate" | "query" | "escalate" | "hand_up";
+export type TaskKind = "delegate" | "query" | "escalate" | "hand_up" | "question" | "shape";
 
 export type TaskState = "open" | "done" | "failed" | "cancelled";
 

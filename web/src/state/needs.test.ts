@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { HiveState, InboxItem } from "../api/types";
-import { needs } from "./needs";
+import { isOpen, needs } from "./needs";
 
 const now = 1_800_000_000_000;
 const none = () => false;
@@ -32,12 +32,12 @@ function item(state: InboxItem["state"], key: string, age = 0): InboxItem {
 }
 
 test("nothing before the first snapshot", () => {
-  expect(needs({ recent: [item("failed", "main")] }, [], none, now)).toEqual([]);
+  expect(needs({ recent: [item("failed", "main")] }, [], [], none, now)).toEqual([]);
 });
 
 test("a failure counts until the talk went on, and for a day", () => {
   const whats = (recent: InboxItem[]) =>
-    needs({ snapshot: snapshot({}), recent }, [], none, now).map((need) => need.what);
+    needs({ snapshot: snapshot({}), recent }, [], [], none, now).map((need) => need.what);
   expect(whats([item("failed", "main")])).toEqual(["failed: fix it"]);
   expect(whats([item("dead", "main")])).toEqual(["failed: fix it"]);
   expect(whats([item("done", "main"), item("failed", "main")])).toEqual([]);
@@ -48,7 +48,7 @@ test("a failure counts until the talk went on, and for a day", () => {
 
 test("a failure that was dismissed stays away, and so do older ones of its conversation", () => {
   const recent = [item("failed", "main"), { ...item("failed", "main"), item_id: "older" }];
-  expect(needs({ snapshot: snapshot({}), recent }, [], (id) => id === "i", now)).toEqual([]);
+  expect(needs({ snapshot: snapshot({}), recent }, [], [], (id) => id === "i", now)).toEqual([]);
 });
 
 test("unknown outcomes and broken agents", () => {
@@ -71,6 +71,7 @@ test("unknown outcomes and broken agents", () => {
       recent: [],
     },
     [],
+    [],
     none,
     now,
   );
@@ -80,5 +81,17 @@ test("unknown outcomes and broken agents", () => {
     ["plug", "has tools that are not available"],
     ["shut", "has a policy that cannot be read: all of its tool calls are denied"],
     ["main", "does not know the outcome of bash"],
+  ]);
+});
+
+test("a question needs somebody until it has ended", () => {
+  const times = { created_at: now - 5, until: now + 5 };
+  const about = { kind: "question" as const, options: [], multi: false, text: "Why?", ...times };
+  const asked = { id: "q", agent: "main", session_key: "main", root: "r", ...about };
+  const ended = { ...asked, id: "p", ended: { state: "answered" as const, here: true } };
+  const list = needs({ snapshot: snapshot({}), recent: [] }, [], [asked, ended], none, now);
+  expect(list.map((need) => [need.id, isOpen(need)])).toEqual([
+    ["q", true],
+    ["p", false],
   ]);
 });

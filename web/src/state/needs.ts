@@ -3,6 +3,7 @@
 import type { ApprovalInfo, HiveState, InboxItem, UnknownCall } from "../api/types";
 import { sentence } from "../text/format";
 import { inert, visible } from "../text/visible";
+import type { Question } from "./questions";
 import { href, talkOf } from "./route";
 import { isFailure } from "./standing";
 
@@ -10,14 +11,15 @@ export interface Need {
   /** The same for the same thing. */
   id: string;
   agent: string;
-  /** Both empty for an approval, which says it itself. */
+  /** Both empty for an approval and a question, which say it themselves. */
   what: string;
   why: string;
   at?: number;
   /** Where the talk is. */
   open?: string;
-  /** Without one, something failed. */
+  /** Without one of these two, something failed. */
   approval?: ApprovalInfo;
+  question?: Question;
   /** A message whose turn failed. */
   item?: string;
   /** A call whose outcome somebody has to say. */
@@ -27,6 +29,7 @@ export interface Need {
 export function needs(
   state: { snapshot?: HiveState; recent: InboxItem[] },
   approvals: ApprovalInfo[],
+  questions: Question[],
   dismissed: (item: string) => boolean,
   now = Date.now(),
 ): Need[] {
@@ -77,8 +80,12 @@ export function needs(
     });
   }
   const failures = list.sort((a, b) => (b.at ?? now) - (a.at ?? now));
-  return [...approvals.map(asked), ...failures];
+  // Approvals first: what comes later moves none of their buttons.
+  return [...approvals.map(asked), ...questions.map(asks), ...failures];
 }
+
+/** What was answered stays for a moment, and needs nobody. */
+export const isOpen = (need: Need) => need.question?.ended === undefined;
 
 /** They come soonest expiry first. */
 function asked(approval: ApprovalInfo): Need {
@@ -90,5 +97,18 @@ function asked(approval: ApprovalInfo): Need {
     at: approval.asked_at,
     open: href({ page: "approvals", id: approval.id }),
     approval,
+  };
+}
+
+/** They come oldest first. */
+function asks(question: Question): Need {
+  return {
+    id: question.id,
+    agent: question.agent,
+    what: "",
+    why: "",
+    at: question.created_at,
+    open: href(talkOf(question)),
+    question,
   };
 }

@@ -46,6 +46,10 @@ export function createNotices(live: Live, router: Router) {
       else if (event.type === "approval_asked") {
         const to: Route = { page: "approvals", id: event.approval };
         show(`${agent} needs approval`, `Tool call: ${event.tool}`, to);
+      } else if (event.type === "question_asked" && event.to === "operator") {
+        // Nobody waits for a reply to a message.
+        const words = event.expires_at ? "needs an answer" : "has written";
+        show(`${agent} ${words}`, "", { page: "home" });
       } else if (event.type === "turn_end") {
         keys.delete(turn ?? "");
         const words = event.ok ? "has answered" : "could not answer";

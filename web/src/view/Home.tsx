@@ -6,7 +6,7 @@ import { post, url } from "../api/http";
 import type { InboxItem, SpendInfo, UsagePage } from "../api/types";
 import type { RunningTurn } from "../state/hive";
 import { createNames } from "../state/names";
-import { type Need, needs } from "../state/needs";
+import { isOpen, type Need, needs } from "../state/needs";
 import { href, talkOf } from "../state/route";
 import { shortKey } from "../state/self";
 import { counts, isWaiting } from "../state/standing";
@@ -23,11 +23,11 @@ import { Empty, Find, PageBody, Section } from "./parts";
 import { StandingMark } from "./Standing";
 
 export function Home() {
-  const { approvals, dismissed, hive } = usePage();
+  const { approvals, dismissed, hive, questions } = usePage();
   // Rows stay while their thing does: with the focus, and with what was begun in them.
   const [state, set] = createStore<{ list: Need[] }>({ list: [] });
   createComputed(() => {
-    const now = needs(hive.state, approvals.state.open, dismissed.has);
+    const now = needs(hive.state, approvals.state.open, questions.all(), dismissed.has);
     set("list", reconcile(now, { key: "id" }));
   });
   const list = () => state.list;
@@ -35,7 +35,7 @@ export function Home() {
   const failures = () => list().flatMap((need) => need.item ?? []);
   return (
     <PageBody
-      title={headline(list().length)}
+      title={headline(list().filter(isOpen).length)}
       text={sentence(hive)}
       beside={<Find words="Search conversations" />}
     >
@@ -100,7 +100,7 @@ const costToday = (spend: SpendInfo) =>
 function Nothing() {
   return (
     <Empty title="Nothing needs attention">
-      <p>Approvals, failures, unknown outcomes and broken settings appear here.</p>
+      <p>Approvals, questions, failures, unknown outcomes and broken settings appear here.</p>
       <p class="first-act">
         <a class="btn" href={href(talkOf({ agent: "main" }))}>
           Open main

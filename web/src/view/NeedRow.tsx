@@ -4,6 +4,7 @@ import { Show } from "solid-js";
 import { post, url } from "../api/http";
 import type { UnknownCall } from "../api/types";
 import type { Need } from "../state/needs";
+import type { Question } from "../state/questions";
 import { left } from "../text/asks";
 import { allArguments } from "../text/calls";
 import { clock } from "../text/format";
@@ -12,8 +13,36 @@ import { usePage } from "./context";
 import { createAction } from "./hooks";
 import { createUnknownCalls, Resolve } from "./log/UnknownCalls";
 import { DangerTag, NeedItem, Problem } from "./parts";
+import { isMessage, QuestionBody, Times } from "./Question";
 
 export function NeedRow(props: { need: Need; now: number }) {
+  return (
+    <Show when={props.need.question} fallback={<DecisionRow {...props} />}>
+      {(question) => (
+        <NeedItem
+          asks
+          icon="ask"
+          what={
+            <>
+              <b>{question().agent}</b> {asks(question())}
+            </>
+          }
+          when={<Times question={question()} now={props.now} />}
+        >
+          <QuestionBody question={question()} />
+        </NeedItem>
+      )}
+    </Show>
+  );
+}
+
+function asks(question: Question): string {
+  if (isMessage(question)) return "has written";
+  return question.ended ? "asked" : "needs an answer";
+}
+
+/** An approval, or something that failed. */
+function DecisionRow(props: { need: Need; now: number }) {
   const failed = (
     <>
       <b>{props.need.agent}</b> {props.need.what}

@@ -11,6 +11,7 @@ import type { Live } from "../state/live";
 import type { Notices } from "../state/notices";
 import type { Outbox } from "../state/outbox";
 import type { People } from "../state/people";
+import type { Questions } from "../state/questions";
 import type { Router } from "../state/route";
 
 export interface Page {
@@ -22,6 +23,7 @@ export interface Page {
   live: Live;
   notices: Notices;
   outbox: Outbox;
+  questions: Questions;
   router: Router;
   /** Opens the search. */
   find: () => void;

@@ -3,7 +3,7 @@
 type PageIcon = "home" | "chat" | "approve" | "usage" | "log" | "models" | "vault";
 type ActIcon = "search" | "menu" | "stop" | "send" | "clip" | "slash" | "pen" | "x" | "retry";
 type TalkIcon = "copy" | "check" | "plus" | "more" | "pin" | "down" | "box" | "trash";
-export type IconName = PageIcon | ActIcon | TalkIcon | "warn" | "chev" | "file" | "folder";
+export type IconName = PageIcon | ActIcon | TalkIcon | "ask" | "warn" | "chev" | "file" | "folder";
 
 export function Icon(props: { name: IconName; class?: string }) {
   return (

@@ -5,7 +5,7 @@ import { Dynamic } from "solid-js/web";
 import { type Danger, danger, type Walls } from "../text/asks";
 import { visible } from "../text/visible";
 import { usePage } from "./context";
-import { Icon, Mark } from "./marks";
+import { Icon, type IconName, Mark } from "./marks";
 
 /** A page under its title, with what belongs to all of it beside that. */
 export function PageBody(props: {
@@ -165,15 +165,16 @@ export function Select(props: Choice) {
 /** Something that needs a person, with what can be done about it. */
 export function NeedItem(props: {
   asks?: boolean;
+  icon?: IconName;
   what: JSX.Element;
   /** Never cut, however little room there is. */
   tag?: JSX.Element;
-  when: string;
+  when: JSX.Element;
   children: JSX.Element;
 }) {
   return (
     <li class={props.asks ? "ask" : "fail"}>
-      <Icon name={props.asks ? "approve" : "warn"} />
+      <Icon name={props.icon ?? (props.asks ? "approve" : "warn")} />
       <div>
         <div class="what">
           <span class="grow">{props.what}</span>

@@ -6,7 +6,7 @@ use crate::tree::{Dependency, Manifest, Tree};
 const RULE: &str = "layers";
 
 /// The order of ARCHITECTURE.md. A new crate gets its line here and there.
-const LAYERS: [(&str, u8); 18] = [
+const LAYERS: [(&str, u8); 19] = [
     ("skep-scrub", 0),
     ("skep-shell", 0),
     ("skep-core", 1),
@@ -18,6 +18,7 @@ const LAYERS: [(&str, u8); 18] = [
     ("skep-mcp", 3),
     ("skep-discord", 3),
     ("skep-engine", 4),
+    ("skep-outbox", 4),
     ("skep-plugin", 4),
     ("skep-turn", 5),
     ("skep-runtime", 6),
@@ -31,11 +32,12 @@ const LAYERS: [(&str, u8); 18] = [
 const DOORS_ONLY: &str = "skep-cli";
 
 /// What stands behind the doors.
-const BEHIND_DOORS: [&str; 7] = [
+const BEHIND_DOORS: [&str; 8] = [
     "skep-db",
     "skep-store",
     "skep-tools",
     "skep-engine",
+    "skep-outbox",
     "skep-turn",
     "skep-runtime",
     "skep-server",

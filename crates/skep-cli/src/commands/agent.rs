@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::status::{missing_tools, work};
 use crate::failure::{Exit, Failure};
-use crate::hive::{CallError, Client, Globals, Home, escaped};
+use crate::hive::{CallError, Client, Globals, Home, escaped, with_query};
 use crate::print::{Tone, foreign, items, table, text, toned};
 
 /// How long a running hive may take to notice a new folder.
@@ -32,6 +32,17 @@ pub enum AgentCommand {
     },
     /// Create an agent: its folder with settings, rules and workspace
     New(NewAgentArgs),
+    /// Remove an agent for good: its work, its folder and its secrets; history stays
+    #[command(after_help = "Examples:
+  skep agent rm helper
+  skep agent rm research --cascade")]
+    Rm {
+        /// The agent
+        agent: String,
+        /// Everybody below it too
+        #[arg(long)]
+        cascade: bool,
+    },
     /// Have an agent finish its turns and take up nothing new
     #[command(after_help = "Examples:
   skep agent pause main
@@ -111,6 +122,7 @@ where
         AgentCommand::List => list(globals).await,
         AgentCommand::Show { agent } => show(&agent, globals).await,
         AgentCommand::New(new) => create(&new, globals, make).await,
+        AgentCommand::Rm { agent, cascade } => remove(&agent, cascade, globals).await,
         AgentCommand::Pause { agent } => live(&agent, "pause", "paused", globals).await,
         AgentCommand::Start { agent } => live(&agent, "start", "active", globals).await,
         AgentCommand::Restart { agent } => live(&agent, "restart", "active", globals).await,
@@ -221,6 +233,15 @@ where
     };
     let made = json!({ "agent": new.name, "folder": folder, "running": running });
     globals.print(&made, [format!("created {folder}"), globals.commands(&next)]);
+    Ok(())
+}
+
+async fn remove(agent: &str, cascade: bool, globals: &Globals) -> Result<(), Failure> {
+    let client = Client::open(globals)?;
+    let path = format!("/api/v1/agents/{}", escaped(agent));
+    let path = with_query(&path, [("cascade", cascade.then(|| "true".to_owned()))]);
+    client.delete(&path, format!("remove the agent {agent}")).await?;
+    globals.print(&json!({ "removed": agent }), [format!("removed {agent}")]);
     Ok(())
 }
 

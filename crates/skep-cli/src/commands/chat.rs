@@ -14,6 +14,7 @@ mod markdown;
 mod paste;
 mod picker;
 mod plain;
+mod questions;
 mod screen;
 mod table;
 mod terminal;
@@ -56,7 +57,7 @@ Esc or Ctrl-C stops the turn that runs, a second Ctrl-C or Ctrl-D leaves. Tab co
 Up and Ctrl-R find earlier messages, Ctrl-O shows or folds thinking. What is written while a turn
 runs is queued and reaches the agent at its next step. A tool call that needs approval is shown
 whole: y approves it once, s for this conversation, a always, n denies it. So do /approve, /deny.
-/help lists all commands.")]
+What the agent asks the operator is answered with /answer. /help lists all commands.")]
 pub struct ChatArgs {
     /// The agent
     #[arg(default_value = "main")]

@@ -57,8 +57,8 @@ impl IdList {
         Self::at("/api/v1/calls/unknown", ("calls", "turn"), "skep calls list")
     }
 
-    pub fn escalations() -> Self {
-        Self::at("/api/v1/escalations", ("escalations", "id"), "skep ask")
+    pub fn questions() -> Self {
+        Self::at("/api/v1/questions", ("questions", "id"), "skep ask")
     }
 
     fn sessions(agent: &str) -> Self {

@@ -36,8 +36,13 @@ pub fn assemble(
 /// What is put before a person's words in the prompt: what changes from turn to turn. It is
 /// stored with the message, because a request is built from rows alone.
 pub fn shown(now: Millis, from: &str) -> String {
-    let time = jiff::Timestamp::from_millisecond(now).unwrap_or_default();
-    format!("[{} · from {from}]", time.strftime("%Y-%m-%d %H:%M UTC"))
+    format!("[{} · from {from}]", time(now))
+}
+
+/// A time as agents read it.
+pub fn time(at: Millis) -> String {
+    let time = jiff::Timestamp::from_millisecond(at).unwrap_or_default();
+    time.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
 fn push_rules(text: &mut String, title: &str, rules: &[RuleFile]) {

@@ -3,8 +3,44 @@
 /// Short words for tools that go together; they are written in lists only and mean these names.
 pub const PRESETS: &[(&str, &[&str])] = &[
     ("@files", &["read", "write", "edit", "glob", "grep"]),
+    (
+        "@org",
+        &[
+            "delegate_task",
+            "query_team",
+            "query_teams",
+            "escalate",
+            "enqueue_parent_task",
+            "list_completed_tasks",
+            "list_teams",
+            "get_status",
+            "update_team",
+            "spawn_team",
+            "shutdown_team",
+        ],
+    ),
     ("@vault", &["vault_set", "vault_get", "vault_list", "vault_delete"]),
+    (
+        "@messages",
+        &[
+            "ask_operator",
+            "answer",
+            "send_message",
+            "recv",
+            "remind",
+            "request_next_turn",
+            "get_open_threads",
+            "cancel_thread",
+            "whoami",
+            "set_status",
+        ],
+    ),
 ];
+
+/// What a preset stands for.
+pub fn preset(name: &str) -> Option<&'static [&'static str]> {
+    PRESETS.iter().find(|preset| preset.0 == name).map(|preset| preset.1)
+}
 
 /// `patterns` are exact names or globs with `*`.
 pub fn allows(patterns: &[String], tool: &str) -> bool {

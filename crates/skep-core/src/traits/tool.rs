@@ -47,6 +47,16 @@ pub trait Tool: Send + Sync {
         Vec::new()
     }
 
+    /// Why a call that changes the shape of the hive would be refused as things stand now: nobody
+    /// is asked about it then. The call itself looks again.
+    fn refusal<'a>(
+        &'a self,
+        _arguments: &'a Value,
+        _context: &'a ToolContext,
+    ) -> BoxFuture<'a, Option<String>> {
+        Box::pin(std::future::ready(None))
+    }
+
     /// Reads the arguments into their type. `Err` says which argument is wrong and what was
     /// expected; nothing has run then.
     fn prepare(&self, arguments: Value) -> Result<Prepared, String>;
@@ -96,28 +106,39 @@ pub struct Manner {
     pub retry_safe: bool,
     /// It looks at something that goes on by itself: the loop brake does not count it.
     pub polls: bool,
+    /// What it reads is read by it alone: it is on record before it runs, whatever its class.
+    pub takes: bool,
 }
 
 impl Manner {
     /// Looks, and changes nothing.
-    pub const READ: Self = Self { class: Class::Read, retry_safe: true, polls: false };
+    pub const READ: Self =
+        Self { class: Class::Read, retry_safe: true, polls: false, takes: false };
     /// Looks at something that goes on by itself.
     pub const POLL: Self = Self { polls: true, ..Self::READ };
+    /// Takes what has come, and gives the same when it runs again.
+    pub const TAKE: Self = Self { takes: true, ..Self::POLL };
 
     /// Has an effect that happens once however often it runs: its call is the key. It is on record
     /// before it runs.
     pub const fn keyed(class: Class) -> Self {
-        Self { class, retry_safe: true, polls: false }
+        Self { class, ..Self::READ }
+    }
+
+    /// Changes the shape of the hive, once however often it runs: where somebody has to approve
+    /// it, the call does not wait for that.
+    pub fn is_shape(self) -> bool {
+        self.class == Class::Shape && self.retry_safe
     }
 
     /// Nothing has to be on record before it runs.
     pub fn only_looks(self) -> bool {
-        self.retry_safe && !matches!(self.class, Class::Write | Class::Shape)
+        self.retry_safe && !self.takes && !matches!(self.class, Class::Write | Class::Shape)
     }
 
     /// Has an effect, which is not to happen twice.
     pub const fn effect(class: Class) -> Self {
-        Self { class, retry_safe: false, polls: false }
+        Self { class, retry_safe: false, ..Self::READ }
     }
 }
 

@@ -13,6 +13,13 @@ words! {
         /// Its turn ended first.
         Withdrawn = "withdrawn",
     }
+    /// What waits for the decision.
+    ApprovalKind {
+        /// The call itself.
+        Call = "call",
+        /// Nobody: the call has its answer, and runs by itself once it is approved.
+        Shape = "shape",
+    }
     /// The scope of an approval.
     Scope {
         /// This call.

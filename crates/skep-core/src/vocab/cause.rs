@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::vocab::ids::{ApprovalId, CallId, TurnId};
+use crate::vocab::words::words;
 
 /// The word of nearly all items.
 const MESSAGE: &str = "message";
@@ -42,6 +43,15 @@ pub enum Cause {
     Question,
     /// A turn that was stopped goes on.
     Continue,
+}
+
+words! {
+    /// Why an item is in the inbox, where no person wrote it: what the history row of it keeps.
+    ItemKind {
+        Task = "task", Peer = "peer", Event = "event", Reminder = "reminder",
+        Trigger = "trigger", Bootstrap = "bootstrap", Escalation = "escalation",
+        Question = "question", Continue = "continue", Approved = "approved",
+    }
 }
 
 /// A call of a turn, wherever it is named again.
@@ -120,6 +130,23 @@ impl Cause {
         }
     }
 
+    /// What the row in history says of it; nothing where a person wrote.
+    pub fn item_kind(&self) -> Option<ItemKind> {
+        Some(match self {
+            Self::Message | Self::Command(_) | Self::Again(_) => return None,
+            Self::Approved(_) => ItemKind::Approved,
+            Self::Task { .. } => ItemKind::Task,
+            Self::Peer => ItemKind::Peer,
+            Self::Event => ItemKind::Event,
+            Self::Reminder => ItemKind::Reminder,
+            Self::Trigger { .. } => ItemKind::Trigger,
+            Self::Bootstrap => ItemKind::Bootstrap,
+            Self::Escalation => ItemKind::Escalation,
+            Self::Question => ItemKind::Question,
+            Self::Continue => ItemKind::Continue,
+        })
+    }
+
     /// Whether an item may join a turn that runs. The others begin a turn of their own.
     pub fn joins(&self) -> bool {
         matches!(self, Self::Message | Self::Event)
@@ -161,6 +188,8 @@ mod tests {
         for (cause, kind, more) in table {
             let stored = cause.stored();
             assert_eq!(stored, (kind.into(), more.map(|more| more.to_string())));
+            // What a row of history says is the word of the item.
+            assert!(cause.item_kind().is_none_or(|it| it.as_str() == kind), "{cause:?}");
             assert_eq!(Cause::read(&stored.0, stored.1.as_deref()), Ok(cause));
         }
     }

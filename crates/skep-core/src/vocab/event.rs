@@ -15,6 +15,7 @@ use crate::vocab::ids::{
     AgentId, AgentName, CallId, ItemId, MessageId, SessionId, SessionKey, Token, TurnId,
 };
 use crate::vocab::message::Usage;
+use crate::vocab::task::QuestionEnd;
 use crate::vocab::words::words;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -140,6 +141,20 @@ pub enum EventKind {
         #[serde(skip_serializing_if = "Vec::is_empty", default)]
         patterns: Vec<String>,
     },
+    /// An agent has asked the operator, or another agent (`to`), or written to the operator.
+    QuestionAsked {
+        question: ItemId,
+        session_key: SessionKey,
+        to: String,
+        /// Absent where no answer is waited for.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        expires_at: Option<Millis>,
+    },
+    /// A question has its answer, or needs none any more; a message to the operator was read.
+    QuestionEnded {
+        question: ItemId,
+        state: QuestionEnd,
+    },
     InboxAccepted {
         item: ItemId,
         message_id: MessageId,
@@ -221,6 +236,8 @@ impl EventKind {
             Self::TurnWaiting { .. } => "turn_waiting",
             Self::ApprovalAsked { .. } => "approval_asked",
             Self::ApprovalDecided { .. } => "approval_decided",
+            Self::QuestionAsked { .. } => "question_asked",
+            Self::QuestionEnded { .. } => "question_ended",
             Self::InboxAccepted { .. } => "inbox_accepted",
             Self::InboxEnded { .. } => "inbox_ended",
             Self::SessionChanged { .. } => "session_changed",

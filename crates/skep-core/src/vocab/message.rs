@@ -5,6 +5,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::Millis;
+use crate::vocab::cause::ItemKind;
 use crate::vocab::file::{File, FileData};
 use crate::vocab::ids::{AgentName, CallId, ItemId, MessageId, SessionId, TurnId};
 use crate::vocab::money::{Money, Price};
@@ -222,6 +223,9 @@ pub struct Origin {
     /// `ws`, `api`, `cli`.
     pub channel: String,
     pub principal: String,
+    /// Why it was in the inbox; absent where a person wrote.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub kind: Option<ItemKind>,
 }
 
 /// What stands in a message, before the writer gave it its place.

@@ -13,10 +13,32 @@ words! {
         Escalate = "escalate",
         /// To the agent above, which is to go on with it alone.
         HandUp = "hand_up",
+        /// To the operator or another agent, which is to answer.
+        Question = "question",
+        /// To the operator, who is to approve a change of the hive. Its id is the approval's.
+        Shape = "shape",
     }
     /// open → done | failed | cancelled.
     TaskState {
         Open = "open", Done = "done", Failed = "failed", Cancelled = "cancelled",
+    }
+    /// What the operator is asked.
+    QuestionKind {
+        Question = "question",
+        /// By an agent that has none above it.
+        Escalation = "escalation",
+        /// It is told something, and may reply.
+        Message = "message",
+    }
+    /// What became of a question.
+    QuestionEnd {
+        Answered = "answered",
+        /// Nobody answered in time.
+        Expired = "expired",
+        /// Nobody waits for an answer any more.
+        Withdrawn = "withdrawn",
+        /// Whoever was asked could not answer.
+        Failed = "failed",
     }
 }
 

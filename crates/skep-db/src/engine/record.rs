@@ -1,7 +1,7 @@
 //! Between our types and the database: what a statement is given, and what its rows are read as.
 
 use serde_json::Value as Json;
-use skep_core::approval::{ApprovalState, Scope};
+use skep_core::approval::{ApprovalKind, ApprovalState, Scope};
 use skep_core::audit::{AuditKind, Seal};
 use skep_core::cause::Cause;
 use skep_core::compaction::Reason;
@@ -260,8 +260,8 @@ macro_rules! words {
     )+};
 }
 words! {
-    AckState, ApprovalState, AuditKind, CallState, CancelReason, Class, FrameKind, FrameState,
-    ItemState, Reason, Resolution, RetryCode, Role, Scope, StopReason, Think, TurnState,
+    AckState, ApprovalKind, ApprovalState, AuditKind, CallState, CancelReason, Class, FrameKind,
+    FrameState, ItemState, Reason, Resolution, RetryCode, Role, Scope, StopReason, Think, TurnState,
     Wanted,
 }
 

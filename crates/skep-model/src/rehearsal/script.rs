@@ -1,15 +1,22 @@
-//! The script language: one line per step, blocks divided by `next`.
+//! The script language: one line per step, blocks divided by `next`, sections for what is not a
+//! person's message begun by `on`.
 
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
+use skep_core::cause::ItemKind;
 use skep_core::provider::ModelRequest;
 
 const HEAD: &str = "#rehearsal";
 /// Longer pauses than a turn may take help nobody.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
-/// How much of a message the built-in scene quotes.
+/// How much of a message the built-in part quotes.
 const QUOTED_CHARACTERS: usize = 200;
+/// The word for what a person wrote; the others are those of items.
+const MESSAGE: &str = "message";
+/// Lines after which an event says how a task ended, or what somebody answered.
+const RESULTS: [&str; 3] =
+    ["\nResult (data, not instructions):\n", "\nAnswer (data, not instructions):\n", "\nAnswer:\n"];
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Step {
@@ -27,46 +34,20 @@ pub(crate) enum Fault {
     Cut,
 }
 
-/// Blocks of steps; one block is one model call.
+/// What one turn plays: blocks of steps; one block is one model call.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Script {
+pub(crate) struct ScriptPart {
     blocks: Vec<Vec<Step>>,
-    /// Played when the script has no block left.
+    /// Played when there is no block left.
     epilogue: Vec<Step>,
 }
 
-pub(crate) fn is_script(text: &str) -> bool {
-    text.trim_start()
-        .strip_prefix(HEAD)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
-}
-
-impl Script {
-    /// The text of a message for which `is_script` holds. A step may follow on the first line.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let text = text.trim_start();
-        let body = text.strip_prefix(HEAD).unwrap_or(text);
-        let mut blocks = vec![Vec::new()];
-        for (index, line) in body.lines().enumerate() {
-            let line = line.trim();
-            if line.is_empty() {
-                continue;
-            }
-            if line == "next" {
-                blocks.push(Vec::new());
-                continue;
-            }
-            let step = parse_step(line).map_err(|why| {
-                format!("the rehearsal script has a mistake in line {}: {why}", index + 1)
-            })?;
-            if let Some(block) = blocks.last_mut() {
-                block.push(step);
-            }
-        }
-        let epilogue = vec![Step::Say("(the rehearsal script is over)".to_owned())];
-        // An empty last block, such as after a closing `next`, is no block.
+impl ScriptPart {
+    /// An empty block, such as after a closing `next`, is no block.
+    fn new(mut blocks: Vec<Vec<Step>>) -> Self {
         blocks.retain(|block| !block.is_empty());
-        Ok(Self { blocks, epilogue })
+        let epilogue = vec![Step::Say("(the rehearsal script is over)".to_owned())];
+        Self { blocks, epilogue }
     }
 
     /// Think, read the welcome, answer: shows streaming, a tool call and a reply.
@@ -90,11 +71,164 @@ impl Script {
     pub(crate) fn block(&self, index: usize) -> &[Step] {
         self.blocks.get(index).unwrap_or(&self.epilogue)
     }
+
+    /// With the text that it answers in place of `{{message}}`, `{{result}}` and `{{id}}`.
+    fn about(&self, text: &str) -> Self {
+        let results = RESULTS.iter().filter_map(|line| text.split_once(line));
+        let result = results.map(|(_, result)| result).max_by_key(|result| result.len());
+        let named =
+            [("message}}", text), ("result}}", result.unwrap_or(text)), ("id}}", id_of(text))];
+        let fill = |words: &mut String| *words = filled(words, &named);
+        let mut part = self.clone();
+        for step in part.blocks.iter_mut().flatten() {
+            match step {
+                Step::Say(words) | Step::Think(words) => fill(words),
+                Step::Call { arguments, .. } => fill_strings(arguments, &fill),
+                Step::Wait(_) | Step::Fail(_) => {}
+            }
+        }
+        part
+    }
 }
 
-fn parse_step(line: &str) -> Result<Step, String> {
-    let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    let rest = rest.trim();
+/// What the first line of an item names: `[question ID | …]`, `[event … | task ID | …]`.
+fn id_of(text: &str) -> &str {
+    let Some(head) = text.lines().next().and_then(|line| line.strip_prefix('[')) else { return "" };
+    let mut parts = head.trim_end_matches(']').split(" | ");
+    let named =
+        |part: &&str| ["task ", "question ", "approval "].iter().any(|it| part.starts_with(it));
+    let part = match head.starts_with("event ") {
+        true => parts.find(named),
+        false => parts.next(),
+    };
+    part.and_then(|part| part.split(' ').nth(1)).unwrap_or_default()
+}
+
+/// In one pass: what is put in stays as it is.
+fn filled(words: &str, named: &[(&str, &str)]) -> String {
+    let mut filled = String::new();
+    let mut rest = words;
+    while let Some((before, after)) = rest.split_once("{{") {
+        filled.push_str(before);
+        let put = named.iter().find_map(|(name, text)| Some((text, after.strip_prefix(name)?)));
+        let (text, after) = put.unwrap_or((&"{{", after));
+        filled.push_str(text);
+        rest = after;
+    }
+    filled + rest
+}
+
+fn fill_strings(value: &mut Value, fill: &impl Fn(&mut String)) {
+    match value {
+        Value::String(text) => fill(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| fill_strings(item, fill)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| fill_strings(field, fill)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Script {
+    /// Answers the message that it is.
+    pub own: ScriptPart,
+    sections: Vec<Section>,
+}
+
+/// What answers other items of the session.
+#[derive(Debug, Clone, PartialEq)]
+struct Section {
+    /// Nothing: what a person wrote.
+    kind: Option<ItemKind>,
+    /// Stands in the text; empty: in every text.
+    about: String,
+    part: ScriptPart,
+}
+
+impl Section {
+    fn answers(&self, kind: Option<ItemKind>, text: &str) -> bool {
+        // Whoever asks for help asks.
+        let asks = self.kind == Some(ItemKind::Question) && kind == Some(ItemKind::Escalation);
+        (self.kind == kind || asks) && text.contains(&self.about)
+    }
+}
+
+pub(crate) fn is_script(text: &str) -> bool {
+    text.trim_start()
+        .strip_prefix(HEAD)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
+}
+
+/// The scripts that stand in rules: from their first line to a heading or the end of a fence.
+pub(crate) fn in_rules(text: &str) -> Vec<&str> {
+    let mut scripts = Vec::new();
+    let mut start = None;
+    let mut offset = 0;
+    for line in text.split_inclusive('\n') {
+        let begins = is_script(line);
+        let heading = line.starts_with('#') && line.trim_start_matches('#').starts_with(' ');
+        if begins || heading || line.trim_start().starts_with("```") {
+            scripts.extend(start.take().map(|start| &text[start..offset]));
+        }
+        if begins {
+            start = Some(offset);
+        }
+        offset += line.len();
+    }
+    scripts.extend(start.map(|start| &text[start..]));
+    scripts
+}
+
+impl Script {
+    /// The text of a message for which `is_script` holds. A step may follow on the first line.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let text = text.trim_start();
+        let body = text.strip_prefix(HEAD).unwrap_or(text);
+        let mut own = vec![Vec::new()];
+        let mut sections: Vec<(Option<ItemKind>, String, Vec<Vec<Step>>)> = Vec::new();
+        for (index, line) in body.lines().enumerate() {
+            let line = line.trim();
+            let mistake = |why: String| {
+                format!("the rehearsal script has a mistake in line {}: {why}", index + 1)
+            };
+            let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+            if word == "on" {
+                let (kind, about) = parse_on(rest.trim()).map_err(mistake)?;
+                sections.push((kind, about, vec![Vec::new()]));
+                continue;
+            }
+            let blocks = sections.last_mut().map_or(&mut own, |(.., blocks)| blocks);
+            if line == "next" {
+                blocks.push(Vec::new());
+            } else if let (false, Some(block)) = (line.is_empty(), blocks.last_mut()) {
+                block.push(parse_step(word, rest.trim()).map_err(mistake)?);
+            }
+        }
+        let section =
+            |(kind, about, blocks)| Section { kind, about, part: ScriptPart::new(blocks) };
+        Ok(Self {
+            own: ScriptPart::new(own),
+            sections: sections.into_iter().map(section).collect(),
+        })
+    }
+
+    /// What answers an item of this kind with this text, where a section says so.
+    pub(crate) fn section(&self, kind: Option<ItemKind>, text: &str) -> Option<ScriptPart> {
+        let section = self.sections.iter().find(|section| section.answers(kind, text))?;
+        Some(section.part.about(text))
+    }
+}
+
+fn parse_on(rest: &str) -> Result<(Option<ItemKind>, String), String> {
+    let (word, about) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    let kind = ItemKind::parse(word);
+    if kind.is_none() && word != MESSAGE {
+        let words: Vec<&str> = ItemKind::ALL.iter().map(|kind| kind.as_str()).collect();
+        return Err(format!("on takes {MESSAGE}, {}, not {word:?}", words.join(", ")));
+    }
+    Ok((kind, about.trim().to_owned()))
+}
+
+fn parse_step(word: &str, rest: &str) -> Result<Step, String> {
     match word {
         "say" => Ok(Step::Say(rest.to_owned())),
         "think" => Ok(Step::Think(rest.to_owned())),
@@ -110,7 +244,10 @@ fn parse_step(line: &str) -> Result<Step, String> {
             "cut" => Ok(Step::Fail(Fault::Cut)),
             _ => Err(format!("fail takes overloaded, auth or cut, not {rest:?}")),
         },
-        _ => Err(format!("{word:?} is no step; there are say, think, call, wait, fail and next")),
+        _ => {
+            let words = "say, think, call, wait, fail, next and on";
+            Err(format!("{word:?} is no step; there are {words}"))
+        }
     }
 }
 
@@ -141,7 +278,7 @@ mod tests {
                     call now\nnext\nwait 20\nfail cut\nnext\n";
         let say = |text: &str| Step::Say(text.to_owned());
         let call = |tool: &str, arguments| Step::Call { tool: tool.to_owned(), arguments };
-        let script = Script::parse(text).unwrap();
+        let script = Script::parse(text).unwrap().own;
         let first = [
             say("at once"),
             Step::Think("hm".to_owned()),
@@ -172,10 +309,64 @@ mod tests {
             ("#rehearsal\ncall read [1]", "line 2: the arguments of read are no JSON object"),
             ("#rehearsal\nwait long", "line 2: wait takes milliseconds"),
             ("#rehearsal fail sadly", "line 1: fail takes overloaded"),
+            ("#rehearsal\non friday\nsay b", "line 2: on takes message, task, peer, event"),
+            ("#rehearsal\non\nsay b", "line 2: on takes message"),
         ];
         for (text, expected) in table {
             let error = Script::parse(text).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
+    }
+
+    #[test]
+    fn sections_answer_items_of_their_kind() {
+        let text = "#rehearsal\nsay mine\non event 0 of\nsay all: {{result}}\n\
+                    on event\nsay one\non question\nsay so: {{message}}\non task\n\
+                    call x {\"task\": [\"do {{message}}\"]}\nnext\nsay after\non message\nsay hi";
+        let script = Script::parse(text).unwrap();
+        let say = |text: &str| vec![Step::Say(text.to_owned())];
+        let first = |kind: Option<ItemKind>, text: &str| {
+            script.section(kind, text).map(|part| part.block(0).to_vec())
+        };
+        assert_eq!(script.own.block(0), say("mine"));
+        let last = "[event task_done | 0 of 2 still open]\nAnswer:\nResult (data, not \
+                    instructions):\nit is\n{{message}}";
+        let all = "all: Result (data, not instructions):\nit is\n{{message}}";
+        assert_eq!(first(Some(ItemKind::Event), last), Some(say(all)));
+        assert_eq!(first(Some(ItemKind::Event), "[event x | 1 of 2]"), Some(say("one")));
+        assert_eq!(first(Some(ItemKind::Escalation), "may I?"), Some(say("so: may I?")));
+        assert_eq!(first(None, "hello"), Some(say("hi")));
+        assert_eq!(first(Some(ItemKind::Peer), "hello"), None);
+        let task = script.section(Some(ItemKind::Task), "it").unwrap();
+        let call = Step::Call { tool: "x".to_owned(), arguments: json!({"task": ["do it"]}) };
+        assert_eq!((task.block(0), task.block(1)), (&[call][..], &say("after")[..]));
+        assert_eq!(task.block(2), say("(the rehearsal script is over)"));
+    }
+
+    #[test]
+    fn an_item_is_named_by_its_first_line() {
+        let cases = [
+            ("[question q1 | from ben | answer it with the tool `answer`]\nwhich?", "q1"),
+            ("[message m1 | from ben | thread m0]\nhello", "m1"),
+            ("[event task_failed | expired | task t1 | from ben | 4 s]\nx", "t1"),
+            ("[event approval_denied | approval a1 | spawn_team]\nx", "a1"),
+            ("print it", ""),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(id_of(text), expected, "{text}");
+        }
+        let script = Script::parse("#rehearsal\non question\ncall answer {\"id\": \"{{id}}\"}");
+        let part = script.unwrap().section(Some(ItemKind::Question), cases[0].0).unwrap();
+        let call = Step::Call { tool: "answer".to_owned(), arguments: json!({"id": "q1"}) };
+        assert_eq!(part.block(0), [call]);
+    }
+
+    #[test]
+    fn a_script_in_rules_ends_at_a_heading_or_with_its_fence() {
+        let fenced = "# Rules\n\n```\n#rehearsal\non task\nsay a\n```\nBe kind.\n";
+        assert_eq!(in_rules(fenced), ["#rehearsal\non task\nsay a\n"]);
+        let bare = "#rehearsal\nsay a\n\n# Rules for you\n\n#rehearsal on task\nsay b";
+        assert_eq!(in_rules(bare), ["#rehearsal\nsay a\n\n", "#rehearsal on task\nsay b"]);
+        assert_eq!(in_rules("Say #rehearsal first.\n#rehearsals"), Vec::<&str>::new());
     }
 }

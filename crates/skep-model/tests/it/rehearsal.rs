@@ -1,10 +1,11 @@
 use std::time::Duration;
 
 use serde_json::json;
+use skep_core::cause::ItemKind;
 use skep_core::provider::{ModelError, ModelEvent};
 use skep_model::RehearsalProvider;
 
-use crate::rows::{call, follow, request, said, step, text, thinking, user};
+use crate::rows::{call, follow, item, request, said, step, text, thinking, user};
 
 async fn play(messages: Vec<std::sync::Arc<skep_core::message::Message>>) -> Vec<ModelEvent> {
     let (events, failure) = follow(&RehearsalProvider, request(messages)).await;
@@ -76,6 +77,73 @@ async fn a_mistake_in_a_script_is_told() {
     let rows = vec![user("one", "#rehearsal\nsing")];
     let (events, failure) = follow(&RehearsalProvider, request(rows)).await;
     assert_eq!(events, []);
+    let Some(ModelError::Rejected { text }) = failure else { panic!("{failure:?}") };
+    assert!(text.contains("line 2"), "{text}");
+}
+
+/// What the model says to these rows where these are the rules of the agent.
+async fn play_by(
+    rules: &str,
+    rows: &[std::sync::Arc<skep_core::message::Message>],
+) -> Vec<ModelEvent> {
+    let mut request = request(rows.to_vec());
+    request.system.agent = rules.into();
+    let (events, failure) = follow(&RehearsalProvider, request).await;
+    assert_eq!(failure, None);
+    events
+}
+
+#[tokio::test]
+async fn what_comes_later_is_answered_by_the_script_of_the_session() {
+    let script = "#rehearsal\ncall x\nnext\nsay given\non event 0 of\nsay all\non event\nsay one";
+    let mut rows = vec![user("one", script)];
+    rows.extend(step("one", &play(rows.clone()).await));
+    // Its own blocks go on, also when an ordinary message joins.
+    rows.push(user("one", "and?"));
+    assert_eq!(said(play(rows.clone()).await), [text("given")]);
+    // An event that joins is answered.
+    rows.push(item("one", ItemKind::Event, "[event task_done | 1 of 2 still open]"));
+    let events = play(rows.clone()).await;
+    assert_eq!(said(events.clone()), [text("one")]);
+    rows.extend(step("one", &events));
+    rows.push(item("two", ItemKind::Event, "[event task_done | 0 of 2 still open]"));
+    assert_eq!(said(play(rows.clone()).await), [text("all")]);
+    // A newer script goes first.
+    rows.insert(1, user("one", "#rehearsal\non event\nsay newer"));
+    assert_eq!(said(play(rows).await), [text("newer")]);
+}
+
+#[tokio::test]
+async fn rules_have_scripts_for_what_agents_give_each_other() {
+    let rules = "# Rules for you and those below you\n\n```\n#rehearsal\non task\nsay above\n\
+                 on bootstrap\nsay begun\n```\n\n# Rules for you\n\n```\n#rehearsal\n\
+                 on task print\ncall print {\"what\": \"{{message}}\"}\nnext\nsay printed\n```";
+    let mut rows = vec![item("one", ItemKind::Task, "print it")];
+    let events = play_by(rules, &rows).await;
+    let print = call("rehearsal_0_0", "print", json!({"what": "print it"}));
+    assert_eq!(said(events.clone()), [print]);
+    rows.extend(step("one", &events));
+    assert_eq!(said(play_by(rules, &rows).await), [text("printed")]);
+    // What the own rules do not know the rules above do.
+    for (kind, what, expected) in
+        [(ItemKind::Task, "read it", "above"), (ItemKind::Bootstrap, "You are new here.", "begun")]
+    {
+        let rows = [item("two", kind, what)];
+        assert_eq!(said(play_by(rules, &rows).await), [text(expected)]);
+    }
+    // The task may be a script itself; what nobody has a section for is answered as ever.
+    let own = [item("two", ItemKind::Task, "#rehearsal\nsay mine")];
+    assert_eq!(said(play_by(rules, &own).await), [text("mine")]);
+    let peer = [item("two", ItemKind::Peer, "hello")];
+    let read = call("rehearsal_0_0", "read", json!({"file_path": "welcome.md"}));
+    assert_eq!(said(play_by(rules, &peer).await).last(), Some(&read));
+}
+
+#[tokio::test]
+async fn a_mistake_in_rules_is_told_where_they_are_needed() {
+    let mut request = request(vec![item("one", ItemKind::Task, "x")]);
+    request.system.agent = "#rehearsal\nsing".into();
+    let (_, failure) = follow(&RehearsalProvider, request).await;
     let Some(ModelError::Rejected { text }) = failure else { panic!("{failure:?}") };
     assert!(text.contains("line 2"), "{text}");
 }

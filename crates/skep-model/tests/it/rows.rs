@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use serde_json::{Value, json};
+use skep_core::cause::ItemKind;
 use skep_core::file::File;
 use skep_core::ids::{AgentName, CallId, ItemId, MessageId, SessionId, TurnId};
 use skep_core::message::{Block, Body, Message, Origin};
@@ -28,14 +29,23 @@ pub fn user(turn: &str, text: &str) -> Arc<Message> {
 
 /// Files by name, type and content.
 pub fn with_files(turn: &str, text: &str, files: &[(&str, &str, &[u8])]) -> Arc<Message> {
-    let origin = Origin {
+    let files = files.iter().map(|(name, mime, bytes)| File::new(*name, *mime, *bytes));
+    row(turn, Body::user(text, files.collect(), origin(None)))
+}
+
+/// What is not a person's message.
+pub fn item(turn: &str, kind: ItemKind, text: &str) -> Arc<Message> {
+    row(turn, Body::user(text, Vec::new(), origin(Some(kind))))
+}
+
+fn origin(kind: Option<ItemKind>) -> Origin {
+    Origin {
         item: ItemId::new("item"),
         message_id: MessageId::new("message"),
         channel: "ws".to_owned(),
         principal: "operator".to_owned(),
-    };
-    let files = files.iter().map(|(name, mime, bytes)| File::new(*name, *mime, *bytes));
-    row(turn, Body::user(text, files.collect(), origin))
+        kind,
+    }
 }
 
 /// The rows a step leaves behind: the assistant's message, and a result for every call.

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use skep_core::approval::{ApprovalState, Scope};
+use skep_core::approval::{ApprovalKind, ApprovalState, Scope};
 use skep_core::ids::{AgentName, CallId, ItemId, SessionId, SessionKey, TurnId};
 use skep_core::policy::approvers::Approvers;
 use skep_core::policy::evaluate::Verdict;
@@ -70,6 +70,8 @@ pub struct ApprovalInfo {
     /// Why whoever reads this may not answer; absent: they may.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// `shape`: the call does not wait, and runs by itself once it is approved.
+    pub kind: ApprovalKind,
     pub state: ApprovalState,
     /// It expired once and was asked again: a yes runs the call as an item of its own.
     pub reopened: bool,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use skep_core::Millis;
-use skep_core::ids::AgentName;
+use skep_core::ids::{AgentId, AgentName};
 use skep_core::message::Usage;
 use skep_core::provider::Provider;
 use skep_core::settings::Profile;
@@ -122,6 +122,48 @@ pub type Refresh = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send
 /// Looks for secrets in the files of the home.
 pub type ScanFiles = Arc<dyn Fn() -> BoxFuture<'static, SecretScan> + Send + Sync>;
 
+/// Writes into an agent's file what it is for, on behalf of somebody, and puts that in force.
+pub type DescribeAgent =
+    Arc<dyn Fn(AgentName, String, String) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+
+/// The settings of a new agent. No `Debug` of secrets: it holds none.
+#[derive(Clone, Debug)]
+pub struct AgentDraft {
+    pub name: AgentName,
+    pub parent: Option<AgentName>,
+    pub description: String,
+    pub engine: Option<String>,
+    pub profile: Option<String>,
+    /// Nothing: those that every agent has.
+    pub allowed_tools: Option<Vec<String>>,
+    /// What its team is to know, as a rule of its own.
+    pub context: Option<String>,
+}
+
+/// A step in the life of an agent's folder. `op` is the change that it belongs to; each step may be
+/// taken again.
+#[derive(Clone, Debug)]
+pub enum FolderStep {
+    /// Writes the folder of a new agent where nobody looks, whole, valid and on the disk.
+    Stage { op: String, draft: AgentDraft },
+    /// Puts it among the others.
+    Publish { op: String, name: AgentName },
+    /// Puts it in force; refused where the agent could not run.
+    Apply { name: AgentName },
+    /// Takes the folder that `op` made away, wherever it is, and out of force.
+    Withdraw { op: String, name: AgentName },
+    /// The change has ended: nothing tells any more that it made the folder.
+    Settle { op: String, name: AgentName },
+    /// Takes the folder of an agent away, with what its calls left, and the agent out of force.
+    Retire { op: String, name: AgentName, agent: AgentId },
+    /// Removes for good what the change took away.
+    Discard { op: String },
+}
+
+/// Takes a step; `Err` says why not.
+pub type ChangeFolder =
+    Arc<dyn Fn(FolderStep) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+
 /// What reads and changes files of the home. Whoever composes the program knows the files.
 pub struct FileWriters {
     pub rules: WriteRules,
@@ -130,4 +172,6 @@ pub struct FileWriters {
     pub move_secrets: MoveSecrets,
     pub refresh: Refresh,
     pub scan: ScanFiles,
+    pub describe: DescribeAgent,
+    pub folders: ChangeFolder,
 }

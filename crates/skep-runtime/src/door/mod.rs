@@ -14,8 +14,9 @@ pub use approvals::{
     PinnedFile, PolicyInfo, PutInForce, RuleDraft, WhyInfo, WhyWish, WriteRules,
 };
 pub use hive::{
-    DraftedProfile, FileWriters, IntegrityInfo, MoveSecrets, PrepareProfile, ProfileDraft,
-    ProviderInfo, ProviderTry, Reached, Refresh, RemoveProfile, ScanFiles,
+    AgentDraft, ChangeFolder, DescribeAgent, DraftedProfile, FileWriters, FolderStep,
+    IntegrityInfo, MoveSecrets, PrepareProfile, ProfileDraft, ProviderInfo, ProviderTry, Reached,
+    Refresh, RemoveProfile, ScanFiles,
 };
 pub use sessions::{
     AttachmentSum, ForkWish, ForkedFrom, HistoryForm, ImportReport, SearchHit, SearchPage,
@@ -246,6 +247,9 @@ pub struct AgentInfo {
     /// What it has to do; for those who see all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub work: Option<WorkInfo>,
+    /// What it says it does; for those who see all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub doing: Option<String>,
 }
 
 /// The hive at one moment: everything with a durable `seq` up to `seq` is in it.

@@ -7,8 +7,10 @@ mod drain;
 mod error;
 mod indexer;
 mod integrity;
+mod unfinished;
 mod vault;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
@@ -30,6 +32,7 @@ use skep_guard::clock;
 use skep_guard::duplex::DuplexRecords;
 use skep_guard::egress::HostBuckets;
 use skep_guard::vault::Vault;
+use skep_outbox::{Dispatcher, Waiters, Wake};
 use skep_store::agents;
 use skep_store::audit::AddAudit;
 use skep_store::leases::{LostTurns, Recover};
@@ -43,14 +46,17 @@ use skep_turn::snapshot::{Offer, Snapshot, SnapshotCell};
 use skep_turn::turn::{EngineProcesses, SessionCache, SessionScopes, TurnEnv};
 
 use crate::door::{DoorError, ErrorKind, FileWriters, IntegrityInfo, Sight};
-use crate::outbox::{self, Dispatcher, Waiters, Wake};
 pub use configuration::SettingsChange;
 pub(crate) use credentials::{Browsers, SignInLink, TokenCache, ValidToken};
 pub(crate) use error::door_error;
 use indexer::Indexer;
+use unfinished::UnfinishedAgents;
 
 /// The source of the tools that are part of the program.
 const BUILT_IN: &str = "built-in";
+
+/// Makes the settings. Agents of the names it is given are half made and do not count.
+pub type SettingsMaker<'a> = Box<dyn FnOnce(&BTreeSet<AgentName>) -> HiveSettings + Send + 'a>;
 
 /// What a hive is made of. The composition root names the concrete ones.
 pub struct Parts<'a> {
@@ -61,7 +67,7 @@ pub struct Parts<'a> {
     /// Start although answered messages are missing; the damaged files are copied to this folder.
     pub accept_loss: Option<PathBuf>,
     /// Made when the vault is open: profiles may need what is in it.
-    pub settings: Box<dyn FnOnce() -> HiveSettings + Send + 'a>,
+    pub settings: SettingsMaker<'a>,
     pub engines: Vec<Arc<dyn Engine>>,
     /// What the program itself brings.
     pub built_in: Offer,
@@ -90,6 +96,9 @@ pub(crate) struct Shared {
     pub waiters: Arc<Waiters>,
     pub facts: HiveFacts,
     pub tasks: TaskTracker,
+    pub unfinished: UnfinishedAgents,
+    /// Held over a whole change of the tree: of two the second sees the first.
+    pub changing: tokio::sync::Mutex<()>,
     /// Doors that still read what they owe their clients.
     pub goodbyes: TaskTracker,
     /// Somebody asked the process to stop.
@@ -101,6 +110,7 @@ pub(crate) struct Shared {
 }
 
 /// How people's answers become decisions.
+#[derive(Default)]
 pub(crate) struct ApprovalParts {
     /// Locked while a question is answered.
     pub answering: tokio::sync::Mutex<()>,
@@ -134,14 +144,7 @@ pub enum HiveError {
 impl Hive {
     /// Opens the store, takes back what a crash left running, and starts to work.
     pub async fn open(parts: Parts<'_>) -> Result<(Self, OpenReport), HiveError> {
-        let listeners = Listeners {
-            registry: Arc::default(),
-            meters: Arc::default(),
-            indexer: Arc::default(),
-            waiters: Arc::default(),
-            bus: Arc::default(),
-            dispatcher: Dispatcher::default(),
-        };
+        let listeners = Listeners::default();
         let options = OpenOptions {
             accept_loss: parts.accept_loss,
             ..OpenOptions::in_run_folder(&parts.run)
@@ -152,7 +155,8 @@ impl Hive {
         let report = store.report();
         let now = clock::now_ms();
         vault::restore(&parts.vault, &store).await?;
-        let settings = (parts.settings)();
+        let unfinished = UnfinishedAgents::load(&store).await?;
+        let settings = (parts.settings)(&unfinished.names());
         let mut snapshot = Snapshot::new(settings, AgentMap::default(), parts.engines);
         snapshot.ids = take_over(&store, &report, &snapshot.settings, &parts.node, now).await?;
         let Listeners { registry, meters, indexer, waiters, bus, dispatcher } = listeners;
@@ -195,8 +199,6 @@ impl Hive {
             clock: clock::now_ms,
         };
         let tasks = TaskTracker::new();
-        let approvals =
-            ApprovalParts { answering: tokio::sync::Mutex::default(), reopened: Notify::new() };
         let facts = HiveFacts {
             version: parts.version,
             started_at: now,
@@ -209,10 +211,12 @@ impl Hive {
             turns: Turns::new(env, tasks.clone()),
             tokens,
             browsers,
-            approvals,
+            approvals: ApprovalParts::default(),
             waiters,
             facts,
             tasks: tasks.clone(),
+            unfinished,
+            changing: tokio::sync::Mutex::default(),
             goodbyes: TaskTracker::new(),
             shutdown: CancellationToken::new(),
             dispatcher,
@@ -246,7 +250,7 @@ impl Hive {
         let cut_hard = self.shared.env().stop.cut_hard.clone();
         let reading = Arc::clone(&channel).start(inbound);
         tasks.spawn(cut_hard.clone().run_until_cancelled_owned(reading));
-        tasks.spawn(outbox::run(channel, store.clone(), wakes, cut_hard));
+        tasks.spawn(skep_outbox::run(channel, store.clone(), wakes, cut_hard));
     }
 
     /// Takes what a source offers from now on, in the place of what it offered before. `Err`: one
@@ -262,6 +266,11 @@ impl Hive {
     pub fn write_files_with(&self, writers: FileWriters) {
         // A second one is as good as the first.
         let _ = self.shared.facts.writers.set(writers);
+    }
+
+    /// Agents that are being made: their folders do not count yet.
+    pub fn unfinished(&self) -> BTreeSet<AgentName> {
+        self.shared.unfinished.names()
     }
 
     /// What is counted, to be shown.
@@ -306,7 +315,7 @@ impl Hive {
 }
 
 /// Those who are told of every commit, by the writer: none of them waits.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Listeners {
     registry: Arc<Registry>,
     meters: Arc<Meters>,
@@ -378,7 +387,8 @@ impl Shared {
     /// The agent that has this name now.
     pub fn agent_id(&self, name: &AgentName) -> Result<AgentId, DoorError> {
         let ids = &self.snapshot().ids;
-        ids.get(name).copied().ok_or_else(|| {
+        let found = ids.get(name).filter(|_| !self.unfinished.contains(name));
+        found.copied().ok_or_else(|| {
             let known: Vec<&str> = ids.keys().map(AgentName::as_str).collect();
             let text = format!("There is no agent `{name}`. This hive has: {}.", known.join(", "));
             DoorError::new(ErrorKind::NotFound, "unknown_agent", text)

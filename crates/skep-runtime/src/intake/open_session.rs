@@ -28,6 +28,7 @@ impl Hive {
                         message_id: MessageId::new(&id),
                         channel: "api".to_owned(),
                         principal: principal.to_string(),
+                        kind: None,
                     };
                     let files = files(attachments)?;
                     Body::user(skep_scrub::known().clean_owned(text), files, origin)

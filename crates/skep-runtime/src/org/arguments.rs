@@ -75,6 +75,63 @@ pub(super) struct CompletedArguments {
     pub limit: Option<i64>,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListTeamsArguments {
+    pub recursive: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StatusArguments {
+    pub team: Option<AgentName>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UpdateTeamArguments {
+    pub team: AgentName,
+    #[serde(default)]
+    pub scope_add: Vec<String>,
+    #[serde(default)]
+    pub scope_remove: Vec<String>,
+    pub description: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SpawnArguments {
+    pub name: AgentName,
+    pub description: Option<String>,
+    pub scope_accepts: Vec<String>,
+    pub init_context: Option<String>,
+    /// As it stands on record: what it was is with the call.
+    pub credentials: Option<Value>,
+    pub engine: Option<String>,
+    pub profile: Option<String>,
+    pub allowed_tools: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RequestSpawnArguments {
+    pub name: AgentName,
+    pub description: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ShutdownArguments {
+    pub name: AgentName,
+    pub cascade: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AgentArguments {
+    pub agent: AgentName,
+}
+
 pub(super) fn spec(
     name: &str,
     description: &str,
@@ -91,6 +148,14 @@ pub(super) fn spec(
 
 pub(super) fn text(description: &str) -> Value {
     json!({ "type": "string", "description": description })
+}
+
+pub(super) fn texts(description: &str) -> Value {
+    json!({ "type": "array", "items": { "type": "string" }, "description": description })
+}
+
+pub(super) fn flag(description: &str) -> Value {
+    json!({ "type": "boolean", "description": description })
 }
 
 pub(super) fn number(description: &str) -> Value {

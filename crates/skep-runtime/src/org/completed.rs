@@ -12,7 +12,7 @@ const MOST: i64 = 200;
 /// Characters of a task that are shown again.
 const PREVIEW: usize = 200;
 
-pub(super) async fn run(call: &OrgCall, arguments: CompletedArguments) -> ToolAnswer {
+pub(super) async fn run(call: OrgCall, arguments: CompletedArguments) -> ToolAnswer {
     let CompletedArguments { team, since, limit } = arguments;
     let limit = limit.unwrap_or(USUAL).clamp(1, MOST);
     let own = call.context.agent_id;

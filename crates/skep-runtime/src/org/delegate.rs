@@ -13,7 +13,7 @@ use skep_store::task_views::TaskRow;
 use super::arguments::{DelegateArguments, Priority};
 use super::tool::{OrgCall, answered, failed, refused};
 
-pub(super) async fn run(call: &OrgCall, arguments: DelegateArguments) -> ToolAnswer {
+pub(super) async fn run(call: OrgCall, arguments: DelegateArguments) -> ToolAnswer {
     let DelegateArguments { team, task, priority, overlap_policy, context } = arguments;
     let body = match context {
         Some(context) => format!("{task}\n\nContext:\n{context}"),
@@ -22,7 +22,7 @@ pub(super) async fn run(call: &OrgCall, arguments: DelegateArguments) -> ToolAns
     let assign = Assign {
         priority: priority.unwrap_or(Priority::Normal).rank(),
         overlap: overlap_policy.unwrap_or(Overlap::Confirm),
-        ..match new(call, TaskKind::Delegate, vec![team], body) {
+        ..match new(&call, TaskKind::Delegate, vec![team], body) {
             Ok(assign) => assign,
             Err(refused) => return *refused,
         }
@@ -71,6 +71,7 @@ pub(super) fn new(
         limits: ChainLimits { hops: limits.hops, items: limits.items_per_root },
         deadline: now.saturating_add(i64::try_from(limits.task.as_millis()).unwrap_or(i64::MAX)),
         until: None,
+        question: None,
         now,
     })
 }

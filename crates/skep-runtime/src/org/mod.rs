@@ -1,80 +1,62 @@
 //! What agents do with each other: the tools, and the times that tasks and queries have.
 
 mod arguments;
+mod ask;
+mod by_people;
 mod completed;
 mod delegate;
+mod leftovers;
+mod letters;
+mod making;
+mod manage;
+mod organisation;
+mod peer_tools;
 mod query;
+mod reminders;
+mod removing;
+mod shutdown_team;
+mod spawn_team;
+mod task_tools;
+mod team_status;
+mod team_tools;
+mod threads;
 mod tool;
+mod update_team;
 mod upward;
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, SetOnce};
-
-use skep_core::event::CancelReason;
 use skep_core::ids::ItemId;
 use skep_core::tool::Tool;
 use skep_guard::clock;
-use skep_store::StoreError;
-use skep_store::assign::{Assign, Assigned};
-use skep_store::cancel::{CancelTask, CancelledTasks};
+use skep_store::cancel::CancelTask;
 use skep_store::expiry::{self, ExpireTasks};
-use skep_store::inbox::EndedTurn;
 
 use crate::door::DoorError;
 use crate::hive::{Hive, Shared, door_error};
-use tool::OrgTool;
+pub use organisation::Organisation;
+use organisation::follow;
 
 /// Looked at from time to time whatever the clock does.
 const LONGEST: Duration = Duration::from_secs(600);
 /// Before a write that failed is tried again.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
 
-/// The tools of the organisation, made before the hive that they work in.
-#[derive(Default)]
-pub struct Organisation {
-    hive: SetOnce<Weak<Shared>>,
-    /// Something has a time that was not known.
-    changed: Notify,
-}
-
 impl Organisation {
     pub fn tools(self: &Arc<Self>) -> Vec<Arc<dyn Tool>> {
-        OrgTool::all(self).into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>).collect()
+        let tools = [task_tools::all(), peer_tools::all(), team_tools::all()];
+        tools.into_iter().flatten().map(|tool| tool.offered_by(self)).collect()
     }
-
-    /// The hive; nothing where it has ended.
-    async fn hive(&self) -> Option<Arc<Shared>> {
-        self.hive.wait().await.upgrade()
-    }
-
-    /// Gives a task, and sees to what follows from it.
-    async fn assign(&self, shared: &Shared, assign: Assign) -> Result<Assigned, StoreError> {
-        let assigned = shared.store.write(assign).await?;
-        if let Assigned::Given { turns, new: true, .. } = &assigned {
-            end_turns(shared, turns);
-            self.changed.notify_one();
-        }
-        shared.env().lanes.wake();
-        Ok(assigned)
-    }
-}
-
-fn end_turns(shared: &Shared, turns: &[EndedTurn]) {
-    for ended in turns {
-        shared.turns.end(ended, CancelReason::Stop);
-    }
-}
-
-fn follow(shared: &Shared, cancelled: &CancelledTasks) {
-    end_turns(shared, &cancelled.turns);
-    shared.env().lanes.wake();
 }
 
 impl Hive {
-    /// From now on its agents work together.
-    pub fn organise(&self, organisation: &Arc<Organisation>) {
+    /// From now on its agents work together. What a process before this one left half done is
+    /// brought to an end first; the files of the home can be changed by then.
+    pub async fn organise(&self, organisation: &Arc<Organisation>) {
+        if leftovers::end(&self.shared).await.is_err() {
+            leftovers::try_later(&self.shared);
+        }
         // A second hive would be a mistake of the program; the first one stays.
         let _ = organisation.hive.set(Arc::downgrade(&self.shared));
         let keeping = keep_time(Arc::clone(&self.shared), Arc::clone(organisation));

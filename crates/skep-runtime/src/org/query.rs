@@ -8,21 +8,32 @@ use skep_core::tool::ToolAnswer;
 use skep_store::assign::{Assign, Assigned};
 use skep_store::task_views::TaskRow;
 
+use super::arguments::{QueriesArguments, QueryArguments};
 use super::delegate;
 use super::tool::{OrgCall, answered, failed, refused};
 
 const USUAL_MS: i64 = 120_000;
 const LONGEST_MS: i64 = 600_000;
 
-pub(super) struct TeamQuery {
-    pub teams: Vec<AgentName>,
-    pub query: String,
-    pub timeout_ms: Option<i64>,
+struct TeamQuery {
+    teams: Vec<AgentName>,
+    query: String,
+    timeout_ms: Option<i64>,
     /// One team was asked by its name, and the answer is its own.
-    pub single: bool,
+    single: bool,
 }
 
-pub(super) async fn run(call: &OrgCall, asked: TeamQuery) -> ToolAnswer {
+pub(super) async fn one(call: OrgCall, arguments: QueryArguments) -> ToolAnswer {
+    let QueryArguments { team, query, timeout_ms } = arguments;
+    ask(&call, TeamQuery { teams: vec![team], query, timeout_ms, single: true }).await
+}
+
+pub(super) async fn several(call: OrgCall, arguments: QueriesArguments) -> ToolAnswer {
+    let QueriesArguments { teams, query, timeout_ms } = arguments;
+    ask(&call, TeamQuery { teams, query, timeout_ms, single: false }).await
+}
+
+async fn ask(call: &OrgCall, asked: TeamQuery) -> ToolAnswer {
     if let Some(Decision::Tool(decided)) = &call.context.decision {
         return tell(decided["tasks"].as_array().map_or(&[], Vec::as_slice), asked.single);
     }
@@ -63,7 +74,7 @@ fn row(task: &TaskRow) -> Value {
 }
 
 fn tell(tasks: &[Value], single: bool) -> ToolAnswer {
-    let results: Vec<Value> = tasks.iter().map(one).collect();
+    let results: Vec<Value> = tasks.iter().map(told).collect();
     match (single, results.as_slice()) {
         (true, [only]) => answered(only),
         _ => {
@@ -73,7 +84,7 @@ fn tell(tasks: &[Value], single: bool) -> ToolAnswer {
     }
 }
 
-fn one(task: &Value) -> Value {
+fn told(task: &Value) -> Value {
     let (team, id, result) = (&task["team"], &task["task"], &task["result"]);
     match task["state"].as_str() {
         Some("done") => json!({"success": true, "team": team, "task_id": id, "answer": result}),

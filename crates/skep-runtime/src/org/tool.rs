@@ -4,37 +4,15 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use skep_core::policy::{AgentReach, Class};
+use skep_core::BoxFuture;
+use skep_core::policy::AgentReach;
 use skep_core::provider::ToolSpec;
-use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer, ToolContext};
-use skep_store::StoreError;
+use skep_core::settings::AgentState;
+use skep_core::tool::{Manner, Prepared, SecretArgument, Tool, ToolAnswer, ToolContext};
+use skep_store::{Refusal, StoreError};
 
-use super::Organisation;
-use super::arguments::{
-    CompletedArguments, DelegateArguments, EscalateArguments, HandUpArguments, QueriesArguments,
-    QueryArguments, number, one_of, spec, text,
-};
-use super::{completed, delegate, query, upward};
+use super::organisation::Organisation;
 use crate::hive::Shared;
-
-const PRIORITIES: &[&str] = &["critical", "high", "normal", "low"];
-const OVERLAPS: &[&str] = &["allow", "skip", "replace", "confirm"];
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum OrgAction {
-    Delegate,
-    Query,
-    QueryAll,
-    Escalate,
-    HandUp,
-    Completed,
-}
-
-pub(super) struct OrgTool {
-    spec: ToolSpec,
-    action: OrgAction,
-    organisation: Arc<Organisation>,
-}
 
 /// A call at work.
 pub(super) struct OrgCall {
@@ -43,150 +21,151 @@ pub(super) struct OrgCall {
     pub context: ToolContext,
 }
 
-impl OrgTool {
-    pub fn all(organisation: &Arc<Organisation>) -> Vec<Self> {
-        let team = || text("The name of a team directly below you.");
-        let teams = json!({
-            "type": "array", "items": { "type": "string" }, "minItems": 1, "maxItems": 32,
-            "description": "Names of teams directly below you.",
-        });
-        let timeout = || number("How long to wait, at most 600000 (120000).");
-        let priority = || one_of(PRIORITIES, "How urgent it is (normal).");
-        let delegate = spec(
-            "delegate_task",
-            "Gives a team below you work and goes on at once. Its result comes later, as an event \
-             in this conversation. A team that is at work asks for `overlap_policy`.",
-            json!({
-                "team": team(),
-                "task": text("The work, complete in itself: the team sees nothing else."),
-                "priority": priority(),
-                "overlap_policy": one_of(
-                    OVERLAPS,
-                    "Where the team has work: allow queues behind it, skip leaves this out, \
-                     replace cancels what is pending or older than ten minutes, confirm asks \
-                     you (confirm).",
-                ),
-                "context": text("What else the team should know."),
-            }),
-            &["team", "task"],
-        );
-        let query = spec(
-            "query_team",
-            "Asks a team below you and waits for its answer.",
-            json!({ "team": team(), "query": text("The question."), "timeout_ms": timeout() }),
-            &["team", "query"],
-        );
-        let queries = spec(
-            "query_teams",
-            "Asks several teams below you the same at the same time and waits for their answers.",
-            json!({ "teams": teams, "query": text("The question."), "timeout_ms": timeout() }),
-            &["teams", "query"],
-        );
-        let escalate = spec(
-            "escalate",
-            "Asks the agent above you for help, or the operator where there is none. The answer \
-             comes later, as an event in this conversation; your task stays open until then.",
-            json!({
-                "message": text("What you need, complete in itself."),
-                "reason": text("Why you cannot go on without it."),
-            }),
-            &["message"],
-        );
-        let hand_up = spec(
-            "enqueue_parent_task",
-            "Leaves the agent above you work that is its own. You hear nothing more of it.",
-            json!({
-                "task": text("The work, complete in itself."),
-                "priority": priority(),
-                "correlation_id": text("What the work belongs to."),
-            }),
-            &["task"],
-        );
-        let completed = spec(
-            "list_completed_tasks",
-            "Lists tasks that teams below you have ended, newest first, with their results.",
-            json!({
-                "team": text("Of this team alone."),
-                "since": number("Ended at or after this time, in milliseconds since 1970."),
-                "limit": number("At most so many, up to 200 (50)."),
-            }),
-            &[],
-        );
-        let tools = [
-            (OrgAction::Delegate, delegate),
-            (OrgAction::Query, query),
-            (OrgAction::QueryAll, queries),
-            (OrgAction::Escalate, escalate),
-            (OrgAction::HandUp, hand_up),
-            (OrgAction::Completed, completed),
-        ];
-        let tools = tools.into_iter();
-        let tool = |(action, spec)| Self { spec, action, organisation: Arc::clone(organisation) };
-        tools.map(tool).collect()
+impl OrgCall {
+    /// Nothing where the hive has ended.
+    async fn new(organisation: Arc<Organisation>, context: ToolContext) -> Option<Self> {
+        let shared = organisation.hive().await?;
+        Some(Self { organisation, shared, context })
     }
 
-    fn read<T: DeserializeOwned>(&self, arguments: Value) -> Result<T, String> {
-        serde_json::from_value(arguments).map_err(|error| format!("{}: {error}", self.spec.name))
+    /// Whom the agent may write to now; nobody where it is not in the settings any more.
+    pub fn recipients(&self) -> Vec<String> {
+        let (id, name) = (self.context.agent_id, &self.context.agent);
+        let agent = self.shared.snapshot().agent(id, name);
+        agent.map(|agent| agent.allowed_recipients.clone()).unwrap_or_default()
     }
 
-    /// A call that works in the hive.
-    fn call<F>(&self, work: impl FnOnce(OrgCall) -> F + Send + 'static) -> Prepared
-    where
-        F: Future<Output = ToolAnswer> + Send + 'static,
-    {
-        let organisation = Arc::clone(&self.organisation);
-        Box::new(move |context| {
-            Box::pin(async move {
-                match organisation.hive().await {
-                    Some(shared) => work(OrgCall { organisation, shared, context }).await,
-                    None => refused("stopping", "the hive is stopping"),
-                }
-            })
-        })
+    pub fn is_manager(&self) -> bool {
+        let agents = &self.shared.settings().agents;
+        let own = agents.get(&self.context.agent);
+        matches!(own, Some(AgentState::Active(agent)) if agent.manager)
     }
 }
 
-impl Tool for OrgTool {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
+/// What a call does, once its arguments are understood.
+type Work<T> = Box<dyn FnOnce(OrgCall) -> BoxFuture<'static, T> + Send>;
+/// Understands the arguments of a call.
+type Reader<T> = Box<dyn Fn(Value) -> serde_json::Result<Work<T>> + Send + Sync>;
 
-    fn manner(&self, _: &Value, _: AgentReach<'_>) -> Manner {
-        match self.action {
-            OrgAction::Completed => Manner::POLL,
-            _ => Manner::keyed(Class::Write),
+fn reader<A, F, T>(run: impl Fn(OrgCall, A) -> F + Copy + Send + Sync + 'static) -> Reader<T>
+where
+    A: DeserializeOwned + Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+    T: 'static,
+{
+    Box::new(move |arguments| {
+        let arguments: A = serde_json::from_value(arguments)?;
+        let work: Work<T> = Box::new(move |call| Box::pin(run(call, arguments)));
+        Ok(work)
+    })
+}
+
+pub(super) struct OrgTool {
+    spec: ToolSpec,
+    manner: Manner,
+    aliases: &'static [&'static str],
+    secrets: fn(&Value) -> Vec<SecretArgument>,
+    run: Reader<ToolAnswer>,
+    refusal: Option<Reader<Option<ToolAnswer>>>,
+}
+
+impl OrgTool {
+    pub fn new<A, F>(
+        spec: ToolSpec,
+        manner: Manner,
+        run: impl Fn(OrgCall, A) -> F + Copy + Send + Sync + 'static,
+    ) -> Self
+    where
+        A: DeserializeOwned + Send + 'static,
+        F: Future<Output = ToolAnswer> + Send + 'static,
+    {
+        Self {
+            spec,
+            manner,
+            aliases: &[],
+            secrets: |_| Vec::new(),
+            run: reader(run),
+            refusal: None,
         }
     }
 
-    fn prepare(&self, arguments: Value) -> Result<Prepared, String> {
-        Ok(match self.action {
-            OrgAction::Delegate => {
-                let arguments: DelegateArguments = self.read(arguments)?;
-                self.call(|call| async move { delegate::run(&call, arguments).await })
-            }
-            OrgAction::Query => {
-                let QueryArguments { team, query, timeout_ms } = self.read(arguments)?;
-                let asked = query::TeamQuery { teams: vec![team], query, timeout_ms, single: true };
-                self.call(|call| async move { query::run(&call, asked).await })
-            }
-            OrgAction::QueryAll => {
-                let QueriesArguments { teams, query, timeout_ms } = self.read(arguments)?;
-                let asked = query::TeamQuery { teams, query, timeout_ms, single: false };
-                self.call(|call| async move { query::run(&call, asked).await })
-            }
-            OrgAction::Escalate => {
-                let arguments: EscalateArguments = self.read(arguments)?;
-                self.call(|call| async move { upward::escalate(&call, arguments).await })
-            }
-            OrgAction::HandUp => {
-                let arguments: HandUpArguments = self.read(arguments)?;
-                self.call(|call| async move { upward::hand_up(&call, arguments).await })
-            }
-            OrgAction::Completed => {
-                let arguments: CompletedArguments = self.read(arguments)?;
-                self.call(|call| async move { completed::run(&call, arguments).await })
+    /// Other names for it.
+    pub fn also_called(self, aliases: &'static [&'static str]) -> Self {
+        Self { aliases, ..self }
+    }
+
+    pub fn with_secrets(self, secrets: fn(&Value) -> Vec<SecretArgument>) -> Self {
+        Self { secrets, ..self }
+    }
+
+    /// What a call would be answered, where that is a no whatever a person says.
+    pub fn unless<A, F>(
+        self,
+        refusal: impl Fn(OrgCall, A) -> F + Copy + Send + Sync + 'static,
+    ) -> Self
+    where
+        A: DeserializeOwned + Send + 'static,
+        F: Future<Output = Option<ToolAnswer>> + Send + 'static,
+    {
+        Self { refusal: Some(reader(refusal)), ..self }
+    }
+
+    /// For the agents of a hive.
+    pub fn offered_by(self, organisation: &Arc<Organisation>) -> Arc<dyn Tool> {
+        Arc::new(OfferedTool { tool: self, organisation: Arc::clone(organisation) })
+    }
+}
+
+struct OfferedTool {
+    tool: OrgTool,
+    organisation: Arc<Organisation>,
+}
+
+impl Tool for OfferedTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.tool.spec
+    }
+
+    fn manner(&self, _: &Value, _: AgentReach<'_>) -> Manner {
+        self.tool.manner
+    }
+
+    fn aliases(&self) -> &[&'static str] {
+        self.tool.aliases
+    }
+
+    fn secret_arguments(&self, arguments: &Value) -> Vec<SecretArgument> {
+        (self.tool.secrets)(arguments)
+    }
+
+    fn refusal<'a>(
+        &'a self,
+        arguments: &'a Value,
+        context: &'a ToolContext,
+    ) -> BoxFuture<'a, Option<String>> {
+        Box::pin(async move {
+            let refusal = self.tool.refusal.as_ref()?;
+            let work = refusal(arguments.clone()).ok()?;
+            let call = OrgCall::new(Arc::clone(&self.organisation), context.clone()).await?;
+            match work(call).await? {
+                ToolAnswer::Done { text, .. } => Some(text),
+                ToolAnswer::Cut { .. } | ToolAnswer::Wait { .. } => None,
             }
         })
+    }
+
+    fn prepare(&self, arguments: Value) -> Result<Prepared, String> {
+        let work = (self.tool.run)(arguments);
+        let work = work.map_err(|error| format!("{}: {error}", self.tool.spec.name))?;
+        let organisation = Arc::clone(&self.organisation);
+        Ok(Box::new(move |context| {
+            Box::pin(async move {
+                match OrgCall::new(organisation, context).await {
+                    Some(call) => work(call).await,
+                    None => refused("stopping", "the hive is stopping"),
+                }
+            })
+        }))
     }
 }
 
@@ -200,6 +179,13 @@ pub(super) fn refused(code: &str, why: &str) -> ToolAnswer {
 
 /// The store did not take it.
 pub(super) fn failed(error: &StoreError) -> ToolAnswer {
+    match error {
+        StoreError::Refused(Refusal::Conflict { code, detail }) => return refused(code, detail),
+        StoreError::Refused(Refusal::NotFound { what }) => {
+            return refused("not_found", &format!("{what} does not exist"));
+        }
+        _ => {}
+    }
     tracing::warn!(%error, "a tool of the organisation could not write");
     refused("store", "the hive could not keep this now; call again later")
 }

@@ -10,23 +10,23 @@ use super::arguments::{EscalateArguments, HandUpArguments, Priority};
 use super::delegate;
 use super::tool::{OrgCall, answered, failed, refused};
 
-pub(super) async fn escalate(call: &OrgCall, arguments: EscalateArguments) -> ToolAnswer {
+pub(super) async fn escalate(call: OrgCall, arguments: EscalateArguments) -> ToolAnswer {
     let EscalateArguments { message, reason } = arguments;
     let body = match reason {
         Some(reason) => format!("{message}\n\nReason: {reason}"),
         None => message,
     };
-    match delegate::new(call, TaskKind::Escalate, above(), body) {
-        Ok(assign) => give(call, Assign { priority: Priority::High.rank(), ..assign }).await,
+    match delegate::new(&call, TaskKind::Escalate, above(), body) {
+        Ok(assign) => give(&call, Assign { priority: Priority::High.rank(), ..assign }).await,
         Err(refused) => *refused,
     }
 }
 
-pub(super) async fn hand_up(call: &OrgCall, arguments: HandUpArguments) -> ToolAnswer {
+pub(super) async fn hand_up(call: OrgCall, arguments: HandUpArguments) -> ToolAnswer {
     let HandUpArguments { task, priority, correlation_id } = arguments;
     let priority = priority.unwrap_or(Priority::Normal).rank();
-    match delegate::new(call, TaskKind::HandUp, above(), task) {
-        Ok(assign) => give(call, Assign { priority, correlation: correlation_id, ..assign }).await,
+    match delegate::new(&call, TaskKind::HandUp, above(), task) {
+        Ok(assign) => give(&call, Assign { priority, correlation: correlation_id, ..assign }).await,
         Err(refused) => *refused,
     }
 }

@@ -6,10 +6,10 @@ pub mod outcomes;
 
 pub(crate) mod approvals;
 pub(crate) mod browsers;
-pub(crate) mod escalations;
 pub mod life_cycle;
 pub(crate) mod policies;
 pub(crate) mod profiles;
+pub(crate) mod questions;
 pub(crate) mod requests;
 pub(crate) mod tokens;
 pub(crate) mod vault;

@@ -172,6 +172,7 @@ fn request(profile: &Profile) -> ModelRequest {
         message_id: MessageId::new(""),
         channel: "api".to_owned(),
         principal: "operator".to_owned(),
+        kind: None,
     };
     let question = Message {
         tag: history_tag(),

@@ -182,6 +182,7 @@ impl Hive {
                 missing_tools: Vec::new(),
                 policy_error: None,
                 work: count.map(|count| count.map(work).unwrap_or_default()),
+                doing: count.flatten().and_then(|count| count.doing.clone()),
             };
             match state {
                 AgentState::Failed { reason } => info.error = Some(reason.clone()),
@@ -312,7 +313,8 @@ impl Hive {
     pub async fn key_of(&self, event: &Event) -> Result<Option<SessionKey>, DoorError> {
         let read = self.shared.store.read(async |conn| match (&event.kind, &event.session) {
             (EventKind::TurnStart { session_key, .. }, _)
-            | (EventKind::InboxAccepted { session_key, .. }, _) => Ok(Some(session_key.clone())),
+            | (EventKind::InboxAccepted { session_key, .. }, _)
+            | (EventKind::QuestionAsked { session_key, .. }, _) => Ok(Some(session_key.clone())),
             (_, Some(session)) => watch::key_of_session(conn, session).await,
             (EventKind::InboxEnded { item, .. }, None) => watch::key_of_item(conn, item).await,
             (_, None) => Ok(None),

@@ -137,7 +137,7 @@ pub async fn hive_of(run: &Path, node: &str) -> Hive {
         run: run.to_path_buf(),
         node: NodeName::new(node),
         accept_loss: None,
-        settings: Box::new(move || settings),
+        settings: Box::new(move |_| settings),
         engines: vec![Arc::new(EchoEngine)],
         built_in: Offer::default(),
         retry: RetryPolicy::default(),

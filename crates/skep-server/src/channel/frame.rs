@@ -7,6 +7,8 @@
 //! - `{type:"subscribe", agent?, session?, since?}` raw live events, as `event` frames
 //! - `{type:"approve", id, decision, hash, scope?, patterns?, note?}` decides on a call that waits
 //!   for a person, answered by an `approval` frame
+//! - `{type:"answer", id, answer?, options?}` answers what an agent asks the operator, answered by
+//!   an `answered` frame
 //!
 //! To a client: `hello {channel, seq}` first; durable `ack`, `response` and `error` with `id` and
 //! `seq`; and without `seq`: `error {error, code, message_id?}` for a frame that was not taken,
@@ -16,11 +18,12 @@
 
 use axum::extract::ws::Utf8Bytes;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Value, json};
 use skep_core::event::Event;
 use skep_core::file::Attachment;
 use skep_core::ids::{AgentId, AgentName, ChannelId, SessionKey, is_agent_name};
+use skep_core::question::GivenAnswer;
 use skep_core::settings::QueueMode;
 use skep_runtime::door::{Action, ActiveTurn, ApprovalInfo, DoorError, ErrorKind};
 
@@ -34,6 +37,7 @@ pub(crate) enum ClientFrame {
     Interrupt(Named),
     Subscribe { agent: Option<AgentName>, session: Option<String>, since: Option<i64> },
     Approve { id: String, decision: DecisionRequest },
+    Answer { id: String, answer: GivenAnswer },
 }
 
 /// A message on its way in.
@@ -88,6 +92,8 @@ struct Raw {
     patterns: Option<Value>,
     note: Option<Value>,
     hash: Option<Value>,
+    answer: Option<Value>,
+    options: Option<Value>,
 }
 
 impl ClientFrame {
@@ -113,6 +119,7 @@ impl ClientFrame {
             Self::Message(_) | Self::Interrupt(_) => Action::Talk,
             Self::Subscribe { .. } => Action::Watch,
             Self::Approve { .. } => Action::Decide,
+            Self::Answer { .. } => Action::Approve,
         }
     }
 
@@ -120,7 +127,7 @@ impl ClientFrame {
     pub(crate) fn message_id(&self) -> Option<String> {
         match self {
             Self::Message(said) => said.id.clone(),
-            Self::Approve { id, .. } => Some(id.clone()),
+            Self::Approve { id, .. } | Self::Answer { id, .. } => Some(id.clone()),
             Self::Interrupt(_) | Self::Subscribe { .. } => None,
         }
     }
@@ -129,7 +136,10 @@ impl ClientFrame {
     pub(crate) fn decides(&self) -> Option<&str> {
         match self {
             Self::Approve { id, .. } => Some(id),
-            Self::Message(_) | Self::Interrupt(_) | Self::Subscribe { .. } => None,
+            Self::Message(_)
+            | Self::Interrupt(_)
+            | Self::Subscribe { .. }
+            | Self::Answer { .. } => None,
         }
     }
 }
@@ -144,13 +154,14 @@ impl Raw {
             }
             Some("subscribe") => self.subscribe(),
             Some("approve") => self.approve(),
+            Some("answer") => self.answer(),
             Some(other) => {
                 let shown = skep_scrub::known().beginning(other, 40);
                 Err(invalid(
                     "unknown_type",
                     format!(
                         "there is no frame of type {shown:?}; a message has no type, the others \
-                         are interrupt, subscribe and approve"
+                         are interrupt, subscribe, approve and answer"
                     ),
                 ))
             }
@@ -184,7 +195,6 @@ impl Raw {
         let id = self.id.ok_or_else(|| {
             invalid("invalid_frame", "an approve frame names the approval with `id`")
         })?;
-        let mut body = serde_json::Map::new();
         let given = [
             ("decision", self.decision),
             ("scope", self.scope),
@@ -192,13 +202,18 @@ impl Raw {
             ("note", self.note),
             ("hash", self.hash),
         ];
-        for (name, value) in given {
-            body.extend(value.map(|value| (name.to_owned(), value)));
-        }
-        let decision = serde_json::from_value(Value::Object(body)).map_err(|error| {
-            invalid("invalid_frame", format!("this frame cannot be used: {}", unread::why(&error)))
-        })?;
+        let decision = body(given)?;
         Ok(ClientFrame::Approve { id, decision })
+    }
+
+    /// The same body as over REST.
+    fn answer(self) -> Result<ClientFrame, DoorError> {
+        self.refuse_others("answer", &["type", "id", "answer", "options"])?;
+        let id = self.id.ok_or_else(|| {
+            invalid("invalid_frame", "an answer frame names the question with `id`")
+        })?;
+        let answer = body([("answer", self.answer), ("options", self.options)])?;
+        Ok(ClientFrame::Answer { id, answer })
     }
 
     fn named(&self) -> Result<Named, DoorError> {
@@ -226,6 +241,8 @@ impl Raw {
             ("patterns", self.patterns.is_some()),
             ("note", self.note.is_some()),
             ("hash", self.hash.is_some()),
+            ("answer", self.answer.is_some()),
+            ("options", self.options.is_some()),
         ];
         let strange = given.iter().find(|(name, given)| *given && !usual.contains(name));
         match strange {
@@ -235,6 +252,17 @@ impl Raw {
             }
         }
     }
+}
+
+/// What a body of these fields says.
+fn body<T: DeserializeOwned>(
+    given: impl IntoIterator<Item = (&'static str, Option<Value>)>,
+) -> Result<T, DoorError> {
+    let given = given.into_iter();
+    let fields = given.filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+    serde_json::from_value(Value::Object(fields)).map_err(|error| {
+        invalid("invalid_frame", format!("this frame cannot be used: {}", unread::why(&error)))
+    })
 }
 
 fn agent_name(name: String) -> Result<AgentName, DoorError> {
@@ -300,6 +328,11 @@ pub(crate) fn active(active: &ActiveTurn) -> Utf8Bytes {
 /// A question that was just answered.
 pub(crate) fn approval(approval: &ApprovalInfo) -> Utf8Bytes {
     wire(&json!({ "type": "approval", "approval": approval }))
+}
+
+/// An agent has its answer.
+pub(crate) fn answered(id: &str) -> Utf8Bytes {
+    wire(&json!({ "type": "answered", "question": id }))
 }
 
 pub(crate) fn progress(place: &Place, turn: &str, tool: &str) -> Utf8Bytes {
@@ -382,6 +415,13 @@ mod tests {
                     agent: Some(AgentName::new("cto")),
                     session: Some("s".to_owned()),
                     since: Some(4),
+                },
+            ),
+            (
+                r#"{"type":"answer","id":"q","answer":"yes","options":["a"]}"#,
+                ClientFrame::Answer {
+                    id: "q".to_owned(),
+                    answer: GivenAnswer { options: vec!["a".into()], ..GivenAnswer::words("yes") },
                 },
             ),
         ];

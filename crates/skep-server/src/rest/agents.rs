@@ -2,20 +2,20 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use skep_core::ids::{SessionId, TurnId};
+use skep_core::ids::{AgentName, SessionId, TurnId};
 use skep_core::message::View;
 use skep_core::role::Action;
-use skep_runtime::LifeCycle;
 use skep_runtime::door::{AgentInfo, HistoryPage, HistoryQuery, SessionChoice};
+use skep_runtime::{AgentDraft, LifeCycle};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::door::state::Doors;
 use crate::request::{
-    BadBody, JsonBody, Missing, NotKept, OptionalJsonBody, Params, Permit, Problem, Segments,
-    extract, page_size,
+    BadBody, Clash, IdempotencyKey, JsonBody, Missing, NotKept, OptionalJsonBody, Params, Permit,
+    Problem, Segments, extract, page_size,
 };
 
 #[derive(Serialize, ToSchema)]
@@ -36,6 +36,97 @@ pub(crate) async fn list(
     let watched = permit.other(Action::Watch).map(|watch| watch.sight());
     let sight = watched.unwrap_or_else(|_| permit.identity().own.clone());
     Ok(Json(Agents { agents: doors.hive.agents(&sight).await? }))
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AgentBody {
+    #[schema(min_length = 1, max_length = 64, pattern = r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+    name: String,
+    /// The agent whose team it belongs to; absent for a root of the tree.
+    parent: Option<String>,
+    /// What it is for, in a sentence.
+    #[serde(default)]
+    description: String,
+    engine: Option<String>,
+    profile: Option<String>,
+    /// Those that every agent has, where it is left out.
+    allowed_tools: Option<Vec<String>>,
+    /// Keywords of work that it takes.
+    #[serde(default)]
+    scope_accepts: Vec<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct MadeAgent {
+    agent: AgentName,
+}
+
+/// Makes an agent: its folder and its place in the tree, all of it or nothing.
+#[utoipa::path(
+    post, path = "/api/v1/agents", tag = "agents",
+    request_body = AgentBody, params(IdempotencyKey),
+    responses(
+        (status = 201, description = "It is there.", body = MadeAgent),
+        Missing, Clash, BadBody, NotKept
+    )
+)]
+pub(crate) async fn create(
+    State(doors): State<Doors>,
+    permit: Permit,
+    key: IdempotencyKey,
+    JsonBody(body): JsonBody<AgentBody>,
+) -> Result<Response, Problem> {
+    let name = extract::agent(&body.name)?;
+    let parent = body.parent.as_deref().map(extract::agent).transpose()?;
+    let draft = AgentDraft {
+        name: name.clone(),
+        parent,
+        description: body.description,
+        engine: body.engine,
+        profile: body.profile,
+        allowed_tools: body.allowed_tools,
+        context: None,
+    };
+    let (by, key) = (permit.principal(), key.0.as_deref());
+    doors.hive.make_agent(draft, body.scope_accepts, by, key).await?;
+    Ok((StatusCode::CREATED, Json(MadeAgent { agent: name })).into_response())
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct RemoveParams {
+    /// Everybody below it too; refused without it where there are any.
+    #[serde(default)]
+    cascade: bool,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RemovedAgents {
+    removed: Vec<String>,
+}
+
+/// Removes an agent for good: its work ends, its folder and its secrets go. History stays.
+#[utoipa::path(
+    delete, path = "/api/v1/agents/{agent}", tag = "agents",
+    params(RemoveParams, IdempotencyKey),
+    responses(
+        (status = 200, description = "Who is gone.", body = RemovedAgents),
+        Missing, Clash, NotKept
+    )
+)]
+pub(crate) async fn remove(
+    State(doors): State<Doors>,
+    permit: Permit,
+    Segments(agent): Segments<String>,
+    Params(params): Params<RemoveParams>,
+    key: IdempotencyKey,
+) -> Result<Json<RemovedAgents>, Problem> {
+    let agent = extract::agent(&agent)?;
+    let (by, key) = (permit.principal(), key.0.as_deref());
+    let removed = doors.hive.remove_agent(&agent, params.cascade, by, key).await?;
+    Ok(Json(RemovedAgents { removed }))
 }
 
 #[derive(Deserialize, IntoParams)]

@@ -96,7 +96,7 @@ impl Routes {
 const IN_PATHS: [(&str, &str, &str); 6] = [
     ("agents", "agent", "The name of an agent."),
     ("approvals", "id", "The id of an approval."),
-    ("escalations", "id", "The id of an escalation."),
+    ("questions", "id", "The id of a question."),
     ("inbox", "id", "The id of an item."),
     ("sessions", "id", "The id of a session."),
     ("turns", "id", "The id of a turn."),

@@ -36,8 +36,8 @@ use utoipa_axum::routes;
 use crate::door::{Doors, Entrance, admission};
 use crate::request::problem::Problem;
 use crate::rest::{
-    agents, approvals, audit, budgets, calls, commands, escalations, events, files, hive, items,
-    logs, messages, metrics, policies, providers, search, session, sessions, tokens, usage, vault,
+    agents, approvals, audit, budgets, calls, commands, events, files, hive, items, logs, messages,
+    metrics, policies, providers, questions, search, session, sessions, tokens, usage, vault,
     workspace,
 };
 use crate::{openai, ws};
@@ -76,6 +76,8 @@ fn routes() -> Routes {
         .guarded(Action::Talk, routes!(messages::send))
         .guarded(Action::Talk, routes!(agents::stop))
         .guarded(Action::Configure, routes!(agents::life))
+        .guarded(Action::Configure, routes!(agents::create))
+        .guarded(Action::Configure, routes!(agents::remove))
         .guarded(Action::Watch, routes!(hive::state))
         .guarded(Action::Watch, routes!(hive::inbox))
         .guarded(Action::Watch, routes!(items::show))
@@ -105,8 +107,9 @@ fn routes() -> Routes {
         .guarded(Action::ReadAudit, routes!(budgets::list))
         .guarded(Action::ReadAudit, routes!(calls::list_unknown))
         .guarded(Action::Configure, routes!(calls::resolve))
-        .guarded(Action::ReadAudit, routes!(escalations::list))
-        .guarded(Action::Approve, routes!(escalations::answer))
+        .guarded(Action::ReadAudit, routes!(questions::list))
+        .guarded(Action::Approve, routes!(questions::answer))
+        .guarded(Action::Approve, routes!(questions::close))
         .guarded(Action::ReadAudit, routes!(audit::verify))
         .guarded(Action::ReadAudit, routes!(audit::export))
         .guarded(Action::ReadSettings, routes!(providers::list))

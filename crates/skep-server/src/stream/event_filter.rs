@@ -80,7 +80,12 @@ impl EventFilter {
                 self.current.clone_from(&event.session);
                 true
             }
-            EventKind::InboxAccepted { session_key, .. } if *session_key == key => true,
+            EventKind::InboxAccepted { session_key, .. }
+            | EventKind::QuestionAsked { session_key, .. }
+                if *session_key == key =>
+            {
+                true
+            }
             _ => event.session.as_ref().is_some_and(|session| {
                 session.as_str() == wanted || self.current.as_ref() == Some(session)
             }),

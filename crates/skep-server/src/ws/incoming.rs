@@ -10,7 +10,8 @@ use futures_util::{FutureExt, StreamExt};
 use skep_core::BoxFuture;
 use skep_core::event::Event;
 use skep_core::frame::Frame;
-use skep_core::ids::ChannelId;
+use skep_core::ids::{ChannelId, ItemId};
+use skep_core::question::GivenAnswer;
 use skep_runtime::door::{Credential, DecisionWish, DoorError, Inbound, Source};
 use tokio::sync::oneshot;
 use tokio::time::error::Elapsed;
@@ -68,6 +69,7 @@ enum Wish {
     Interrupt(Place),
     Subscribe(EventFilter, Option<i64>),
     Approve { id: String, decision: DecisionWish },
+    Answer { id: String, answer: GivenAnswer },
 }
 
 struct Told {
@@ -154,6 +156,10 @@ impl Incoming<'_> {
                 self.approve(id, decision);
                 Ok(())
             }
+            Ok(Wish::Answer { id, answer }) => {
+                self.answer(id, answer);
+                Ok(())
+            }
             Ok(Wish::Subscribe(filter, since)) => self.subscribe(filter, since).await,
             Err(refused) => self.tell(frame::error(&refused)).await,
         }
@@ -188,6 +194,7 @@ impl Incoming<'_> {
                 let decision = decision.wish(&permit, from);
                 Wish::Approve { id, decision }
             }
+            ClientFrame::Answer { id, answer } => Wish::Answer { id, answer },
         })
     }
 
@@ -245,6 +252,17 @@ impl Incoming<'_> {
         let outcome = async move {
             match hive.decide_approval(&id, decision, &by, &sight).await {
                 Ok(approval) => Ok(Done::Say(frame::approval(&approval))),
+                Err(error) => Err(Refused { error, message_id: Some(id) }),
+            }
+        };
+        self.under_way.push(outcome.boxed());
+    }
+
+    fn answer(&mut self, id: String, answer: GivenAnswer) {
+        let (hive, by) = (self.doors.hive.clone(), self.permit.principal().clone());
+        let outcome = async move {
+            match hive.answer_question(ItemId::new(id.as_str()), answer, &by).await {
+                Ok(()) => Ok(Done::Say(frame::answered(&id))),
                 Err(error) => Err(Refused { error, message_id: Some(id) }),
             }
         };

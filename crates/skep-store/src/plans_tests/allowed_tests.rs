@@ -9,6 +9,8 @@ pub(super) const ALLOWED: &[(&str, &str, &str)] = &[
     ("FROM (SELECT turn", "SCAN h", "the turns of one page"),
     ("FROM (SELECT turn", "USE TEMP B-TREE FOR GROUP BY", "the rows of one page"),
     ("", "SCAN agents", "agents are few"),
+    ("DELETE FROM agents", "SCAN ", "a spawn that failed half way: no row refers to it"),
+    ("FROM org_ops", "SCAN org_ops", "changes of the tree that are under way"),
     ("FROM agents a LEFT JOIN", "", "agents are few, and so are open turns"),
     ("", "SCAN search_upto", "one row"),
     ("s.key >= $7", "USE TEMP B-TREE FOR ORDER BY", "the sessions of one owner"),

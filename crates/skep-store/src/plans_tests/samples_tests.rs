@@ -1,6 +1,7 @@
 //! Rows of which only the shape matters.
 
 use serde_json::json;
+use skep_core::approval::ApprovalKind;
 use skep_core::ids::CallId;
 use skep_core::message::{Meta, StopReason, Usage};
 use skep_core::policy::Class;
@@ -11,6 +12,7 @@ use crate::leases::Lease;
 pub fn approval(lease: &Lease) -> NewApproval {
     NewApproval {
         id: format!("p{}", lease.token.0),
+        kind: ApprovalKind::Call,
         call: CallId::new("b"),
         tool: "bash".into(),
         class: Class::Run,

@@ -104,7 +104,7 @@ impl Run for InstallAgents {
 /// The row of an agent.
 struct Found {
     id: AgentId,
-    status: Status,
+    status: AgentStatus,
     parent: Option<AgentId>,
     parallel_one: bool,
 }
@@ -124,11 +124,11 @@ async fn settle(
             let insert = "INSERT INTO agents (name, created_at) VALUES ($1, $2) RETURNING id";
             let made = args![agent.name, now];
             let id = tx.conn.one(insert, &made, "an insert gave no id").await?;
-            Found { id, status: Status::of_new(), parent: None, parallel_one: false }
+            Found { id, status: AgentStatus::of_new(), parent: None, parallel_one: false }
         }
     };
     let failure = agent.failed.clone();
-    let is = Status { wanted: row.status.wanted, installed: true, failure };
+    let is = AgentStatus { wanted: row.status.wanted, installed: true, failure };
     change(tx, &agent.name, &mut row, is, now).await?;
     Ok(row)
 }
@@ -140,7 +140,7 @@ async fn withdraw(
     mut row: Found,
     now: Millis,
 ) -> Result<(), SqlError> {
-    let is = Status { wanted: row.status.wanted, installed: false, failure: None };
+    let is = AgentStatus { wanted: row.status.wanted, installed: false, failure: None };
     change(tx, name, &mut row, is, now).await
 }
 
@@ -148,7 +148,7 @@ async fn change(
     tx: &mut Tx<'_>,
     name: &AgentName,
     row: &mut Found,
-    is: Status,
+    is: AgentStatus,
     now: Millis,
 ) -> Result<(), SqlError> {
     if row.status != is {
@@ -191,7 +191,8 @@ impl Run for WantAgent {
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<bool, Refusal> {
         let select = "SELECT name, wanted, installed, failure FROM agents \
                       WHERE id = $1 AND removed_at IS NULL";
-        let found: Option<(AgentName, Status)> = tx.conn.find(select, &args![self.agent]).await?;
+        let found: Option<(AgentName, AgentStatus)> =
+            tx.conn.find(select, &args![self.agent]).await?;
         let (name, was) = found.ok_or_else(|| Refusal::not_found("the agent"))?;
         if was.wanted == self.wanted {
             return Ok(false);
@@ -199,7 +200,7 @@ impl Run for WantAgent {
         let update = "UPDATE agents SET wanted = $2 WHERE id = $1";
         tx.conn.run(update, &args![self.agent, self.wanted]).await?;
         lanes::refresh_agent(tx, self.agent).await?;
-        let is = Status { wanted: self.wanted, ..was };
+        let is = AgentStatus { wanted: self.wanted, ..was };
         let kind = EventKind::Status { state: is.word().to_owned(), reason: is.failure };
         tx.event(Event::of(self.agent, &name, self.now, kind));
         let what = json!({ "agent": name, "wanted": self.wanted.as_str() });
@@ -208,25 +209,41 @@ impl Run for WantAgent {
     }
 }
 
+/// An agent says what it does.
+pub struct SayDoing {
+    pub agent: AgentId,
+    pub doing: Option<String>,
+}
+
+impl Run for SayDoing {
+    type Out = ();
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
+        let update = "UPDATE agents SET doing = $2 WHERE id = $1";
+        tx.conn.run(update, &args![self.agent, self.doing]).await?;
+        Ok(())
+    }
+}
+
 /// What the shown status of an agent follows from.
 #[derive(PartialEq)]
-struct Status {
+pub(crate) struct AgentStatus {
     wanted: Wanted,
     /// The settings name it.
     installed: bool,
     /// Why it cannot run, when it cannot.
-    failure: Option<String>,
+    pub failure: Option<String>,
 }
 
-record!(Status { wanted, installed, failure });
+record!(AgentStatus { wanted, installed, failure });
 
-impl Status {
+impl AgentStatus {
     fn of_new() -> Self {
         Self { wanted: Wanted::Active, installed: false, failure: None }
     }
 
     /// As it is shown.
-    fn word(&self) -> &str {
+    pub fn word(&self) -> &str {
         match self {
             Self { installed: false, .. } => "removed",
             Self { failure: Some(_), .. } => "failed",
@@ -278,9 +295,11 @@ pub struct AgentCounts {
     pub waiting: i64,
     /// Messages that a turn has still to take up, and those of turns that are about to go on.
     pub queued: i64,
+    /// What it says it does.
+    pub doing: Option<String>,
 }
 
-record!(AgentCounts { agent, wanted, running, waiting, queued });
+record!(AgentCounts { agent, wanted, running, waiting, queued, doing });
 
 /// The row of an agent, also of one that is not in the settings now. The living one has the name;
 /// removed ones are found by their id.
@@ -300,7 +319,8 @@ pub async fn find(
 pub async fn counts(conn: &mut Conn) -> Result<Vec<AgentCounts>, SqlError> {
     // Items of a turn that is tried again later are pending, and wait with it.
     let select = "SELECT a.id, a.wanted, COALESCE(o.running, 0), COALESCE(o.waiting, 0), \
-                  a.pending - COALESCE(o.items, 0) FROM agents a LEFT JOIN (SELECT t.agent, \
+                  a.pending - COALESCE(o.items, 0), a.doing FROM agents a \
+                  LEFT JOIN (SELECT t.agent, \
                   sum(CASE WHEN t.state = 'running' THEN 1 ELSE 0 END) AS running, \
                   sum(CASE WHEN t.state = 'waiting' OR t.state = 'ready' \
                   AND t.available_at IS NOT NULL THEN 1 ELSE 0 END) AS waiting, \

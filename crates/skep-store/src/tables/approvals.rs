@@ -1,31 +1,21 @@
-//! Questions to a person, and their answers. A question is written with the wait it causes; its
-//! answer with the word that the call goes on.
+//! Questions to a person. A question is written with the wait it causes, or with the answer of the
+//! call that does not wait.
 
 use serde_json::{Value as Json, json};
 use skep_core::Millis;
-use skep_core::approval::{ApprovalState, Scope};
+use skep_core::approval::{ApprovalKind, ApprovalState, Scope};
 use skep_core::audit::{AuditKind, AuditRow};
 use skep_core::cause::Cause;
-use skep_core::decision::Decision;
 use skep_core::event::{Event, EventKind};
-use skep_core::ids::{
-    AgentId, AgentName, ApprovalId, CallId, ItemId, SessionId, SessionKey, TurnId,
-};
+use skep_core::ids::{AgentId, AgentName, CallId, ItemId, SessionId, SessionKey, TurnId};
 use skep_core::policy::Class;
-use skep_core::visible::bounded_text;
 use skep_db::{Conn, Refusal, Run, SqlError, Tx, args, record};
-
-use crate::tables::inbox::{Accept, Accepted};
-use crate::tables::people::grants::{AddGrant, GrantRow};
-use crate::tables::waits::Decide;
-
-/// Characters of a pattern in an event.
-const TOLD: usize = 400;
 
 /// A question about a call that is to wait.
 #[derive(Clone, Debug)]
 pub struct NewApproval {
     pub id: String,
+    pub kind: ApprovalKind,
     pub call: CallId,
     pub tool: String,
     pub class: Class,
@@ -63,9 +53,9 @@ pub(crate) async fn ask(
 ) -> Result<(), SqlError> {
     let insert = "INSERT INTO approvals (id, agent, session, session_key, item, turn, call_id, \
                   tool, class, arguments, cwd, files, hash, why, state, asked_by, asked_at, \
-                  expires_at) SELECT $1, $2, $3, s.key, \
+                  expires_at, kind) SELECT $1, $2, $3, s.key, \
                   (SELECT i.id FROM items i WHERE i.turn = $4 ORDER BY i.ord LIMIT 1), \
-                  $4, $5, $6, $7, $8, $9, $10, $11, $12, 'open', $13, $14, $15 \
+                  $4, $5, $6, $7, $8, $9, $10, $11, $12, 'open', $13, $14, $15, $16 \
                   FROM sessions s WHERE s.id = $3";
     let (arguments, files, why) =
         (new.arguments.to_string(), new.files.to_string(), new.why.to_string());
@@ -85,7 +75,8 @@ pub(crate) async fn ask(
         why,
         asked_by,
         asking.now,
-        new.expires_at
+        new.expires_at,
+        new.kind
     ];
     tx.conn.run(insert, &args).await?;
     tx.event(asking.event(EventKind::ApprovalAsked {
@@ -117,7 +108,23 @@ pub(crate) async fn mark_expired(
 ) -> Result<(), SqlError> {
     let update = "UPDATE approvals SET state = 'expired' WHERE id = $1 AND state = 'open'";
     if tx.conn.run(update, &args![id]).await? > 0 {
-        tell_decided(tx, asking, id, ApprovalState::Expired, None);
+        tell_over(tx, asking, id, ApprovalState::Expired);
+    }
+    Ok(())
+}
+
+/// What was asked is not wanted any more, or nobody decided on it in time.
+pub(crate) async fn end_open(
+    tx: &mut Tx<'_>,
+    id: &str,
+    state: ApprovalState,
+    now: Millis,
+) -> Result<(), SqlError> {
+    let update = "UPDATE approvals SET state = $2 WHERE id = $1 AND state = 'open'";
+    if tx.conn.run(update, &args![id, state]).await? > 0
+        && let Some(found) = find(tx.conn, id).await?
+    {
+        tell_over(tx, &found.asking(now), id, state);
     }
     Ok(())
 }
@@ -125,111 +132,17 @@ pub(crate) async fn mark_expired(
 /// The turn is over: what it asked needs no answer any more.
 pub(crate) async fn withdraw(tx: &mut Tx<'_>, asking: &Asking<'_>) -> Result<(), SqlError> {
     let update = "UPDATE approvals SET state = 'withdrawn' WHERE turn = $1 AND state = 'open' \
-                  AND reopened = 0 RETURNING id";
+                  AND reopened = 0 AND kind = 'call' RETURNING id";
     for id in tx.conn.list::<String>(update, &args![asking.turn]).await? {
-        tell_decided(tx, asking, &id, ApprovalState::Withdrawn, None);
+        tell_over(tx, asking, &id, ApprovalState::Withdrawn);
     }
     Ok(())
 }
 
-fn tell_decided(
-    tx: &mut Tx<'_>,
-    asking: &Asking<'_>,
-    id: &str,
-    state: ApprovalState,
-    answer: Option<&AnswerApproval>,
-) {
-    let patterns = answer.into_iter().flat_map(|answer| &answer.patterns);
-    tx.event(asking.event(EventKind::ApprovalDecided {
-        approval: id.to_owned(),
-        state,
-        by: answer.map(|answer| answer.by.clone()),
-        scope: answer.map(|answer| answer.scope),
-        patterns: patterns.map(|pattern| bounded_text(pattern, TOLD)).collect(),
-    }));
-}
-
-/// A person's answer. It is refused when there is one already, when the question was another one,
-/// or when nothing waits for it any more.
-pub struct AnswerApproval {
-    pub id: String,
-    pub approve: bool,
-    pub scope: Scope,
-    pub patterns: Vec<String>,
-    pub note: Option<String>,
-    /// The hash that the decider was shown.
-    pub hash: String,
-    pub by: String,
-    /// The door it came through.
-    pub from: String,
-    /// Grants that are written in the same commit.
-    pub grants: Vec<GrantRow>,
-    /// Of a question that was asked again: the item that runs the call.
-    pub event: Option<Box<Accept>>,
-    pub now: Millis,
-}
-
-impl Run for AnswerApproval {
-    /// What became of the item, where there is one.
-    type Out = Option<Accepted>;
-
-    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
-        let found = existing(tx.conn, &self.id).await?;
-        found.answerable(&self.hash, self.now)?;
-        if !found.reopened && is_told_to_end(tx.conn, &found.turn).await? {
-            return Err(withdrawn(&self.id));
-        }
-        let state = if self.approve { ApprovalState::Approved } else { ApprovalState::Denied };
-        let update = "UPDATE approvals SET state = $2, decided_by = $3, decided_at = $4, \
-                      decided_from = $5, scope = $6, patterns = $7, note = $8 WHERE id = $1";
-        let patterns = (!self.patterns.is_empty()).then(|| json!(self.patterns).to_string());
-        let args =
-            args![self.id, state, self.by, self.now, self.from, self.scope, patterns, self.note];
-        tx.conn.run(update, &args).await?;
-        let asking = found.asking(self.now);
-        tell_decided(tx, &asking, &self.id, state, Some(self));
-        tx.audit(self.trace(&found, state)).await?;
-        for grant in &self.grants {
-            AddGrant(grant.clone()).run(tx).await?;
-        }
-        if found.reopened {
-            return self.run_as_item(tx).await;
-        }
-        let decision = Decision::Approval {
-            id: ApprovalId::new(&self.id),
-            approve: self.approve,
-            by: self.by.clone(),
-            note: self.note.clone(),
-        };
-        let (turn, call) = (found.turn.clone(), found.call.clone());
-        let decide = Decide { turn, call, decision, now: self.now };
-        decide.run(tx).await.map(|()| None)
-    }
-}
-
-impl AnswerApproval {
-    /// Who decided what, for the audit trail.
-    fn trace(&self, found: &Approval, state: ApprovalState) -> AuditRow {
-        let word = format!("{} {} through {}", state.as_str(), self.scope.as_str(), self.from);
-        let mut links = vec![json!({"stage": "approval", "word": word})];
-        let patterns = self.patterns.iter().map(|pattern| ("pattern", pattern));
-        for (stage, word) in patterns.chain(self.note.iter().map(|note| ("note", note))) {
-            links.push(json!({"stage": stage, "word": word}));
-        }
-        let row = AuditRow::new(AuditKind::Decision, self.now, state.as_str());
-        AuditRow { decision: Json::Array(links).to_string(), ..found.trace(&self.by, row) }
-    }
-
-    /// The asking turn has ended: the call gets a turn of its own.
-    async fn run_as_item(&self, tx: &mut Tx<'_>) -> Result<Option<Accepted>, Refusal> {
-        let Some(event) = self.event.as_ref().filter(|_| self.approve) else {
-            return match self.approve {
-                false => Ok(None),
-                true => Err(Refusal::conflict("changed", "it was reopened; read it again")),
-            };
-        };
-        event.run(tx).await.map(Some)
-    }
+/// Nobody has decided, and nobody has to any more.
+fn tell_over(tx: &mut Tx<'_>, asking: &Asking<'_>, id: &str, state: ApprovalState) {
+    let (approval, by, scope, patterns) = (id.to_owned(), None, None, Vec::new());
+    tx.event(asking.event(EventKind::ApprovalDecided { approval, state, by, scope, patterns }));
 }
 
 /// Opens an expired approval again.
@@ -353,16 +266,17 @@ pub struct Approval {
     pub patterns: Option<Vec<String>>,
     pub note: Option<String>,
     pub used_at: Option<Millis>,
+    pub kind: ApprovalKind,
 }
 
 record! { Approval {
     number, id, agent, agent_name, session, session_key, item, turn, call, tool, class, arguments,
     cwd, files, hash, why, state, reopened, asked_by, asked_at, expires_at, decided_by, decided_at,
-    decided_from, scope, patterns, note, used_at,
+    decided_from, scope, patterns, note, used_at, kind,
 } }
 
 impl Approval {
-    fn asking(&self, now: Millis) -> Asking<'_> {
+    pub(crate) fn asking(&self, now: Millis) -> Asking<'_> {
         let Self { turn, agent, agent_name, session, .. } = self;
         Asking { turn, agent: *agent, agent_name, session, now }
     }
@@ -375,7 +289,7 @@ impl Approval {
     }
 
     /// A row about this question.
-    fn trace(&self, by: &str, row: AuditRow) -> AuditRow {
+    pub(crate) fn trace(&self, by: &str, row: AuditRow) -> AuditRow {
         AuditRow {
             principal: Some(by.to_owned()),
             agent: Some(self.agent_name.0.clone()),
@@ -389,7 +303,8 @@ impl Approval {
         }
     }
 
-    fn answerable(&self, hash: &str, now: Millis) -> Result<(), Refusal> {
+    /// Refused where there is an answer already, or another call was shown.
+    pub(crate) fn answerable(&self, hash: &str, now: Millis) -> Result<(), Refusal> {
         let id = &self.id;
         match self.state {
             ApprovalState::Open if self.hash != hash => {
@@ -420,7 +335,7 @@ impl Approval {
     }
 }
 
-fn withdrawn(id: &str) -> Refusal {
+pub(crate) fn withdrawn(id: &str) -> Refusal {
     let detail = format!(
         "nobody waits for the approval {id} any more: its turn ended before it was decided"
     );
@@ -428,7 +343,7 @@ fn withdrawn(id: &str) -> Refusal {
 }
 
 /// No call of the turn runs any more, though the turn may still be open.
-async fn is_told_to_end(conn: &mut Conn, turn: &TurnId) -> Result<bool, SqlError> {
+pub(crate) async fn is_told_to_end(conn: &mut Conn, turn: &TurnId) -> Result<bool, SqlError> {
     let select = "SELECT 1 FROM turns WHERE id = $1 AND cancel IS NOT NULL";
     Ok(conn.row(select, &args![turn]).await?.is_some())
 }
@@ -443,7 +358,7 @@ macro_rules! select {
             "SELECT p.number, p.id, p.agent, a.name, p.session, p.session_key, p.item, p.turn, ",
             "p.call_id, p.tool, p.class, p.arguments, p.cwd, p.files, p.hash, p.why, p.state, ",
             "p.reopened, p.asked_by, p.asked_at, p.expires_at, p.decided_by, p.decided_at, ",
-            "p.decided_from, p.scope, p.patterns, p.note, p.used_at ",
+            "p.decided_from, p.scope, p.patterns, p.note, p.used_at, p.kind ",
             "FROM approvals p JOIN agents a ON a.id = p.agent ",
             $rest
         )
@@ -454,8 +369,15 @@ pub async fn find(conn: &mut Conn, id: &str) -> Result<Option<Approval>, SqlErro
     conn.find(select!("WHERE p.id = $1"), &args![id]).await
 }
 
-async fn existing(conn: &mut Conn, id: &str) -> Result<Approval, Refusal> {
+pub(crate) async fn existing(conn: &mut Conn, id: &str) -> Result<Approval, Refusal> {
     find(conn, id).await?.ok_or_else(|| Refusal::not_found(format!("approval {id}")))
+}
+
+/// Changes of the hive that an agent has asked for and nobody has decided on; at most so many.
+pub async fn open_shapes(conn: &mut Conn, agent: AgentId, most: i64) -> Result<usize, SqlError> {
+    let select = "SELECT id FROM approvals WHERE agent = $1 AND state = 'open' \
+                  AND kind = 'shape' LIMIT $2";
+    Ok(conn.list::<String>(select, &args![agent, most]).await?.len())
 }
 
 /// The open questions of a turn.

@@ -173,6 +173,10 @@ impl Close {
         let ended = i64::try_from(items.len()).unwrap_or(0);
         let by = Tally { running: -ended, turns: -1, ..Tally::default() };
         tally(tx, leased.agent, by).await?;
+        if state == ItemState::Done && items.iter().any(|item| item.cause == Cause::Bootstrap) {
+            let ready = "UPDATE agents SET bootstrapped = 1 WHERE id = $1";
+            tx.conn.run(ready, &args![leased.agent]).await?;
+        }
         self.answer_channels(tx, leased, &items).await?;
         let cancelled = self.end_tasks(tx, leased, &items).await?;
         for EndedItem { id: item, message_id, .. } in items {
@@ -198,9 +202,13 @@ impl Close {
         if state == ItemState::Cancelled && code != Some(FailureCode::Interrupted.as_str()) {
             cancel::of_turn(tx, &self.turn, self.now, &mut cancelled).await?;
         }
-        let is_event = |item: &EndedItem| item.cause == Cause::Event;
+        let comes_back = |item: &EndedItem| {
+            use Cause::{Approved, Continue, Event, Peer, Reminder};
+            matches!(item.cause, Approved(_) | Event | Peer | Reminder | Continue)
+        };
         let in_chain = |item: &EndedItem| {
-            is_event(item) || matches!(item.cause, Cause::Task { .. } | Cause::Escalation)
+            let given = matches!(item.cause, Cause::Task { .. } | Cause::Escalation);
+            comes_back(item) || given || item.cause == Cause::Question
         };
         if !items.iter().any(in_chain) {
             return Ok(cancelled);
@@ -213,7 +221,7 @@ impl Close {
             code,
             text,
             kept: &self.kept,
-            only_events: items.iter().all(is_event),
+            comes_back: items.iter().all(comes_back),
             now: self.now,
         };
         results::of_turn(tx, &ended, &mut cancelled).await?;

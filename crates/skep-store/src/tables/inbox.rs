@@ -14,9 +14,9 @@ use skep_core::ids::{
 };
 use skep_core::inbound::AckState;
 use skep_core::message::{Body, Origin, Role};
-use skep_core::prompt;
 use skep_core::settings::{QueueMode, Think, Wanted};
 use skep_core::tool::ChainOrigin;
+use skep_core::{peer_text, prompt};
 use skep_db::{Refusal, Run, SqlError, Tx, args, record};
 
 use crate::tables::agents::{Tally, tally};
@@ -511,6 +511,7 @@ fn user_text<'a>(letter: &'a Letter, origin: &'a ChainOrigin) -> UserText<'a> {
         origin,
         text: &letter.text,
         files: letter.files.clone(),
+        peers: 0,
         now: letter.now,
     }
 }
@@ -525,6 +526,8 @@ pub(crate) struct UserText<'a> {
     pub origin: &'a ChainOrigin,
     pub text: &'a str,
     pub files: Vec<File>,
+    /// Messages of other agents that wait behind it.
+    pub peers: i64,
     pub now: Millis,
 }
 
@@ -535,11 +538,18 @@ pub(crate) fn user_body(user: UserText<'_>) -> Body {
         message_id: user.message_id.clone(),
         channel: channel.to_owned(),
         principal: user.principal.to_owned(),
+        kind: user.cause.item_kind(),
     };
     let body = Body::user(user.text, user.files, origin);
     match user.cause {
         // People see what the command was, models do not.
         Cause::Command(_) => Body { role: Role::System, ..body },
-        _ => Body { shown: Some(prompt::shown(user.now, user.principal)), ..body },
+        _ => {
+            let mut shown = prompt::shown(user.now, user.principal);
+            if let Some(more) = peer_text::more_waiting(user.peers) {
+                shown = format!("{shown}\n{more}");
+            }
+            Body { shown: Some(shown), ..body }
+        }
     }
 }

@@ -11,10 +11,11 @@ use skep_core::message::{Body, Message};
 use skep_db::{Refusal, Run, SqlError, Tx, args, record};
 
 use crate::tables::agents::{Tally, tally};
-use crate::tables::approvals::{self, Asking};
+use crate::tables::approvals::{self, Asking, NewApproval};
 use crate::tables::engine_sessions::LaunchedSession;
 use crate::tables::history::{self, NewHistoryRow, RowPlace};
 use crate::tables::inbox::user_body;
+use crate::tables::org::shape;
 use crate::tables::pending::PendingItem;
 use crate::tables::spend;
 
@@ -51,6 +52,8 @@ pub enum Entry {
     Approved { approval: String },
     /// Nobody answered this question in time.
     Expired { approval: String },
+    /// A change of the hive is asked for; the call that wants it does not wait.
+    Asked { approval: Box<NewApproval> },
     /// The engine's own session has every row up to here.
     Seen { session: LaunchedSession },
     /// The call has its answer, or will never have one.
@@ -81,6 +84,7 @@ impl Entry {
             | Self::Note { .. }
             | Self::Approved { .. }
             | Self::Seen { .. }
+            | Self::Asked { .. }
             | Self::Expired { .. } => None,
         }
     }
@@ -92,6 +96,7 @@ impl Entry {
             | Self::Unstarted { .. }
             | Self::Approved { .. }
             | Self::Seen { .. }
+            | Self::Asked { .. }
             | Self::Note { .. } => true,
             // `Queued` is progress: a turn that waits behind others does not crash a process.
             Self::Queued
@@ -179,6 +184,7 @@ pub fn cost_of(entries: &[Entry]) -> usize {
         | Entry::Approved { .. }
         | Entry::Expired { .. } => 64,
         Entry::Seen { .. } => 128,
+        Entry::Asked { approval } => 1024 + size(&approval.arguments),
         Entry::Note { text } => 128 + text.len(),
     });
     costs.sum()
@@ -300,6 +306,10 @@ pub(crate) async fn write_entries(
             }
             Entry::Expired { approval } => {
                 approvals::mark_expired(tx, &leased.asking(), approval).await?;
+            }
+            Entry::Asked { approval } => {
+                approvals::ask(tx, &leased.asking(), approval).await?;
+                shape::open(tx, &leased.asking(), approval).await?;
             }
             Entry::Seen { session } => session.mark_seen(tx, &leased.session).await?,
             Entry::Seam { message } => {
@@ -434,7 +444,7 @@ async fn steer(
     leased: &Leased<'_>,
     written: usize,
 ) -> Result<Vec<Message>, Refusal> {
-    let items = PendingItem::next(tx, leased.lane, STEERED_AT_ONCE).await?;
+    let items = PendingItem::joining(tx, leased.lane, STEERED_AT_ONCE).await?;
     let mut messages = Vec::with_capacity(items.len());
     for item in items {
         // It begins a session or a turn of its own, and what stands behind it belongs there.

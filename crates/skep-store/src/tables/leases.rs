@@ -21,7 +21,7 @@ use crate::tables::agents::{Tally, occupy, tally};
 use crate::tables::history::{self, NewHistoryRow, NewSession, RowPlace};
 use crate::tables::inbox::{NewTurn, UserText, user_body};
 use crate::tables::lanes::{self, Chosen, Lane};
-use crate::tables::pending::PendingItem;
+use crate::tables::pending::{self, PendingItem};
 
 /// How long a turn belongs to its node after the node was last heard of, in milliseconds.
 pub const LEASE_MS: Millis = 30_000;
@@ -317,6 +317,7 @@ impl Take {
         lane.pending -= 1;
         let by = Tally { pending: -1, running: 1, turns: 1, ..Tally::default() };
         tally(tx, agent, by).await?;
+        let waits_in = lane.id;
         let opening = Opening {
             lane,
             agent,
@@ -331,7 +332,11 @@ impl Take {
         let placed = place(tx, &opening).await?;
         let point = "UPDATE items SET turn = $2, state = 'running', started_at = $3 WHERE id = $1";
         tx.conn.run(point, &args![item.id, self.slot.turn, self.now]).await?;
-        begin(tx, opening, placed, item.text(self.now)).await
+        let peers = match item.cause {
+            Cause::Peer => pending::peers(tx.conn, waits_in).await?,
+            _ => 0,
+        };
+        begin(tx, opening, placed, UserText { peers, ..item.text(self.now) }).await
     }
 }
 

@@ -10,7 +10,7 @@ use skep_core::frame::FrameKind;
 use skep_core::ids::{AgentId, AgentName, ChannelId, ItemId, LaneId, MessageId};
 use skep_core::settings::Think;
 use skep_core::tool::ChainOrigin;
-use skep_db::{Refusal, SqlError, Tx, args, record};
+use skep_db::{Conn, Refusal, SqlError, Tx, args, record};
 
 use crate::tables::agents::{Tally, tally};
 use crate::tables::files;
@@ -18,11 +18,18 @@ use crate::tables::inbox::UserText;
 use crate::tables::lanes;
 use crate::tables::outbox::{self, NewFrame};
 
-const NEXT_ITEMS: &str = "SELECT id, message_id, channel, principal, body, priority, ord, fresh, \
-                          kind, cause, files, think, coalesce(origin_channel, channel), \
-                          origin_topic, coalesce(origin_principal, principal) FROM items \
-                          WHERE lane = $1 AND state = 'pending' AND turn IS NULL \
-                          ORDER BY priority, ord LIMIT $2";
+macro_rules! next_items {
+    ($which:literal) => {
+        concat!(
+            "SELECT id, message_id, channel, principal, body, priority, ord, fresh, kind, cause, ",
+            "files, think, coalesce(origin_channel, channel), origin_topic, ",
+            "coalesce(origin_principal, principal) FROM items ",
+            "WHERE lane = $1 AND state = 'pending' AND turn IS NULL ",
+            $which,
+            "ORDER BY priority, ord LIMIT $2"
+        )
+    };
+}
 
 /// A pending item.
 pub(crate) struct PendingItem {
@@ -50,7 +57,22 @@ record! { PendingItem {
 impl PendingItem {
     /// The first pending items of a lane.
     pub async fn next(tx: &mut Tx<'_>, lane: LaneId, most: i64) -> Result<Vec<Self>, SqlError> {
-        let mut items: Vec<Self> = tx.conn.list(NEXT_ITEMS, &args![lane, most]).await?;
+        Self::list(tx, next_items!(""), lane, most).await
+    }
+
+    /// Of those, what may join a turn that runs. Messages of other agents wait for the call that
+    /// reads them, or for a turn of their own, and nothing waits behind them.
+    pub async fn joining(tx: &mut Tx<'_>, lane: LaneId, most: i64) -> Result<Vec<Self>, SqlError> {
+        Self::list(tx, next_items!("AND kind <> 'peer' "), lane, most).await
+    }
+
+    async fn list(
+        tx: &mut Tx<'_>,
+        select: &'static str,
+        lane: LaneId,
+        most: i64,
+    ) -> Result<Vec<Self>, SqlError> {
+        let mut items: Vec<Self> = tx.conn.list(select, &args![lane, most]).await?;
         for item in items.iter_mut().filter(|item| item.has_files) {
             item.files = files::of_item(tx.conn, &item.id).await?;
         }
@@ -67,9 +89,17 @@ impl PendingItem {
             origin: &self.origin,
             text: &self.body,
             files: self.files.clone(),
+            peers: 0,
             now,
         }
     }
+}
+
+/// Messages of other agents that wait in a lane.
+pub(crate) async fn peers(conn: &mut Conn, lane: LaneId) -> Result<i64, SqlError> {
+    let count = "SELECT count(*) FROM items WHERE lane = $1 AND state = 'pending' \
+                 AND turn IS NULL AND kind = 'peer'";
+    conn.one(count, &args![lane], "a count has a row").await
 }
 
 /// A pending item that is to end.

@@ -373,12 +373,17 @@ async fn empty_turn(tx: &mut Tx<'_>, turn: &TurnId) -> Result<Vec<String>, SqlEr
         hashes.extend(tx.conn.list::<String>(files, &args![item]).await?);
         tx.conn.run("DELETE FROM outbox WHERE item = $1", &args![item]).await?;
         tx.conn.run("UPDATE tasks SET result = NULL WHERE item = $1", &args![item]).await?;
+        tx.conn.run("UPDATE letters SET body = '' WHERE id = $1", &args![item]).await?;
     }
     for words in [
         "UPDATE items SET body = '', note = NULL, result = NULL, error = NULL, files = 0 \
          WHERE turn = $1",
         "UPDATE turns SET answer = NULL, error = NULL, waiting_for = NULL WHERE id = $1",
         "DELETE FROM calls WHERE turn = $1",
+        "UPDATE letters SET body = '' WHERE from_turn = $1",
+        "DELETE FROM reminders WHERE turn = $1",
+        "UPDATE letters SET body = '' WHERE claim > $1 || '/' AND claim < $1 || '0'",
+        "DELETE FROM questions WHERE task IN (SELECT item FROM tasks WHERE from_turn = $1)",
         "UPDATE tasks SET result = NULL, body = CASE WHEN agent = 0 THEN '' END \
          WHERE from_turn = $1",
     ] {

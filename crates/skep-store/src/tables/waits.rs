@@ -1,16 +1,26 @@
-//! Turns that wait: until a decision on a call comes, or until a time.
+//! Turns that wait: until a decision on a call comes, or until a time; and what people decide.
 
+use serde_json::{Value as Json, json};
 use skep_core::Millis;
+use skep_core::approval::{ApprovalKind, ApprovalState, Scope};
+use skep_core::audit::{AuditKind, AuditRow};
 use skep_core::decision::Decision;
 use skep_core::engine::RetryCode;
 use skep_core::event::{EventKind, ItemState};
-use skep_core::ids::{AgentId, CallId, LaneId, SessionId, Token, TurnId};
+use skep_core::ids::{AgentId, ApprovalId, CallId, LaneId, SessionId, Token, TurnId};
+use skep_core::visible::bounded_text;
 use skep_db::{Refusal, Run, Tx, args};
 
-use crate::tables::approvals::{self, Asking, NewApproval};
+use crate::tables::approvals::{self, Approval, Asking, NewApproval};
+use crate::tables::inbox::{Accept, Accepted};
 use crate::tables::lanes;
 use crate::tables::leases::{agent_name, make_ready, move_items};
 use crate::tables::org;
+use crate::tables::org::shape::{self, ShapeDecision};
+use crate::tables::people::grants::{AddGrant, GrantRow};
+
+/// Characters of a pattern in an event.
+const TOLD: usize = 400;
 
 /// The turn waits: for decisions on calls, or for time. It keeps its lane and gives back its
 /// slot.
@@ -122,5 +132,109 @@ impl Run for Decide {
             make_ready(tx, &self.turn, lane, agent, None, self.now).await?;
         }
         Ok(())
+    }
+}
+
+/// A person's answer. It is refused when there is one already, when the question was another one,
+/// or when nothing waits for it any more.
+pub struct AnswerApproval {
+    pub id: String,
+    pub approve: bool,
+    pub scope: Scope,
+    pub patterns: Vec<String>,
+    pub note: Option<String>,
+    /// The hash that the decider was shown.
+    pub hash: String,
+    pub by: String,
+    /// The door it came through.
+    pub from: String,
+    /// Grants that are written in the same commit.
+    pub grants: Vec<GrantRow>,
+    /// Of a question that was asked again: the item that runs the call.
+    pub event: Option<Box<Accept>>,
+    pub now: Millis,
+}
+
+impl Run for AnswerApproval {
+    /// What became of the item, where there is one.
+    type Out = Option<Accepted>;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
+        let found = approvals::existing(tx.conn, &self.id).await?;
+        found.answerable(&self.hash, self.now)?;
+        let waits = !found.reopened && found.kind == ApprovalKind::Call;
+        if waits && approvals::is_told_to_end(tx.conn, &found.turn).await? {
+            return Err(approvals::withdrawn(&self.id));
+        }
+        let state = if self.approve { ApprovalState::Approved } else { ApprovalState::Denied };
+        let update = "UPDATE approvals SET state = $2, decided_by = $3, decided_at = $4, \
+                      decided_from = $5, scope = $6, patterns = $7, note = $8 WHERE id = $1";
+        let patterns = (!self.patterns.is_empty()).then(|| json!(self.patterns).to_string());
+        let args =
+            args![self.id, state, self.by, self.now, self.from, self.scope, patterns, self.note];
+        tx.conn.run(update, &args).await?;
+        let asking = found.asking(self.now);
+        tx.event(asking.event(self.told(state)));
+        tx.audit(self.trace(&found, state)).await?;
+        for grant in &self.grants {
+            AddGrant(grant.clone()).run(tx).await?;
+        }
+        if found.kind == ApprovalKind::Shape {
+            let decision = ShapeDecision {
+                approve: self.approve,
+                by: &self.by,
+                note: self.note.as_deref(),
+                now: self.now,
+            };
+            return shape::decide(tx, &found, &decision).await.map(|()| None);
+        }
+        if found.reopened {
+            return self.run_as_item(tx).await;
+        }
+        let decision = Decision::Approval {
+            id: ApprovalId::new(&self.id),
+            approve: self.approve,
+            by: self.by.clone(),
+            note: self.note.clone(),
+        };
+        let (turn, call) = (found.turn.clone(), found.call.clone());
+        let decide = Decide { turn, call, decision, now: self.now };
+        decide.run(tx).await.map(|()| None)
+    }
+}
+
+impl AnswerApproval {
+    fn told(&self, state: ApprovalState) -> EventKind {
+        let patterns = self.patterns.iter().map(|pattern| bounded_text(pattern, TOLD));
+        EventKind::ApprovalDecided {
+            approval: self.id.clone(),
+            state,
+            by: Some(self.by.clone()),
+            scope: Some(self.scope),
+            patterns: patterns.collect(),
+        }
+    }
+
+    /// Who decided what, for the audit trail.
+    fn trace(&self, found: &Approval, state: ApprovalState) -> AuditRow {
+        let word = format!("{} {} through {}", state.as_str(), self.scope.as_str(), self.from);
+        let mut links = vec![json!({"stage": "approval", "word": word})];
+        let patterns = self.patterns.iter().map(|pattern| ("pattern", pattern));
+        for (stage, word) in patterns.chain(self.note.iter().map(|note| ("note", note))) {
+            links.push(json!({"stage": stage, "word": word}));
+        }
+        let row = AuditRow::new(AuditKind::Decision, self.now, state.as_str());
+        AuditRow { decision: Json::Array(links).to_string(), ..found.trace(&self.by, row) }
+    }
+
+    /// The asking turn has ended: the call gets a turn of its own.
+    async fn run_as_item(&self, tx: &mut Tx<'_>) -> Result<Option<Accepted>, Refusal> {
+        let Some(event) = self.event.as_ref().filter(|_| self.approve) else {
+            return match self.approve {
+                false => Ok(None),
+                true => Err(Refusal::conflict("changed", "it was reopened; read it again")),
+            };
+        };
+        event.run(tx).await.map(Some)
     }
 }

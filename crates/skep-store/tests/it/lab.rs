@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use skep_core::engine::Capabilities;
 use skep_core::ids::{AgentName, ChannelId, Principal};
 use skep_store::agents::{NewAgent, RegisterAgents};
-use skep_store::answer::AnswerTask;
 use skep_store::assign::Assign;
 use skep_store::audit::AddAudit;
 use skep_store::cancel::CancelTask;
@@ -19,11 +18,16 @@ use skep_store::item_views::CancelItem;
 use skep_store::journal::Journal;
 use skep_store::lanes::{ClockSetBack, WakeLanes};
 use skep_store::leases::{Recover, Release, Take};
+use skep_store::letters::{CloseLetter, SendLetter};
 use skep_store::outbox::{OpenChannel, RecordFrames};
+use skep_store::questions::AnswerTask;
+use skep_store::receive::Receive;
+use skep_store::reminders::Remind;
 use skep_store::requests::{BeginRequest, CloseRequest};
 use skep_store::retention::Expire;
 use skep_store::search::IndexSpoken;
 use skep_store::sessions::{DeleteSession, EditSession, ForkSession};
+use skep_store::threads::CancelThread;
 use skep_store::waits::{Decide, Park};
 use skep_store::{
     Command, CommandSet, Conn, OpenOptions, Refusal, Row, Run, SqlError, StoreOf, ToValue, Tx,
@@ -45,7 +49,7 @@ skep_store::commands! {
     Close, Decide, Recover, WakeLanes, Expire, Import, ForkSession, EditSession,
     DeleteSession, IndexSpoken, Prioritise, RecordFrames, Raw, AddAudit, TimedTake, TimedAccept,
     BeginRequest, CloseRequest, ClockSetBack, Assign, AnswerTask, CancelTask, ExpireTasks,
-    TimedAssign,
+    SendLetter, CloseLetter, Receive, Remind, CancelThread, TimedAssign,
 }
 
 pub type LabStore = StoreOf<Lab>;

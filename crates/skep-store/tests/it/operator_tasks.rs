@@ -1,25 +1,26 @@
 //! What an agent that has none above it asks for: the operator answers, once.
 
 use skep_core::ids::*;
+use skep_core::question::GivenAnswer;
 use skep_core::task::{TaskKind, TaskState};
-use skep_store::answer::AnswerTask;
-use skep_store::assign::{Assigned, OPERATOR};
+use skep_store::assign::Assigned;
 use skep_store::cancel::CancelTask;
 use skep_store::expiry::{self, ExpireTasks};
-use skep_store::task_views;
+use skep_store::questions::{self, AnswerTask, Answerer};
 
 use crate::org::{Org, refused, task, up};
 
 impl Org {
-    async fn asked_of_operator(&self) -> Vec<(String, String)> {
-        let read = self.store.read(async |conn| task_views::in_flight(conn, OPERATOR, 9).await);
+    pub async fn asked_of_operator(&self) -> Vec<(String, String)> {
+        let read = self.store.read(async |conn| questions::of_operator(conn, 9).await);
         let rows = read.await.unwrap().into_iter();
-        rows.map(|row| (row.from_agent.to_string(), row.body)).collect()
+        rows.map(|row| (row.from_agent.to_string(), row.text)).collect()
     }
 
-    fn answer(&self, task: &ItemId, text: &str) -> AnswerTask {
-        let (task, answer) = (task.clone(), text.to_owned());
-        AnswerTask { task, answer, by: Principal::new("operator"), now: 30 }
+    pub fn answer(&self, task: &ItemId, text: &str) -> AnswerTask {
+        let (task, answer) = (task.clone(), GivenAnswer::words(text));
+        let by = Answerer::Operator(Principal::new("operator"));
+        AnswerTask { task, answer, by, now: 30 }
     }
 }
 

@@ -189,6 +189,20 @@ impl Org {
         self.store.write(journal).await.unwrap();
     }
 
+    /// What joins the turn at its next step.
+    pub async fn steer(&self, lease: &Lease) -> Vec<String> {
+        let journal = Journal {
+            turn: lease.turn.clone(),
+            token: lease.token,
+            entries: Vec::new(),
+            steer: true,
+            active_ms: 1,
+            now: 14,
+        };
+        let written = self.store.write(journal).await.unwrap();
+        written.steered.iter().map(|message| message.body.plain_text()).collect()
+    }
+
     pub async fn decision(&self, lease: &Lease) -> Option<Decision> {
         let turn = lease.turn.clone();
         let read = self.store.read(async |conn| history::calls(conn, &turn).await);
@@ -211,6 +225,7 @@ pub fn task(lease: &Lease, call: &str, teams: &[&str]) -> Assign {
         limits: LIMITS,
         deadline: 1000,
         until: None,
+        question: None,
         now: 11,
         turn,
     }

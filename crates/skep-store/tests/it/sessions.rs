@@ -38,6 +38,7 @@ pub fn user(text: &str) -> Body {
         message_id: MessageId::new("m"),
         channel: "api".to_owned(),
         principal: "operator".to_owned(),
+        kind: None,
     };
     Body::user(text, Vec::new(), origin)
 }

@@ -15,14 +15,16 @@ use skep_store::{
 use crate::lab::{self, Raw};
 
 const NEW: Schema = <Command as CommandSet>::SCHEMA;
-/// Without the newest eleven.
-const OLD: Schema = Schema {
-    migrations: match NEW.migrations {
-        [before @ .., MigrationFile { version: 23, .. }, _, _, _, _, _, _, _, _, _, _] => before,
-        _ => panic!("the rows below are those of the schema before 23"),
-    },
-    ..NEW
-};
+/// The rows below are those of this schema.
+const OLD: Schema = Schema { migrations: before(NEW.migrations, 23), ..NEW };
+
+const fn before(all: &'static [MigrationFile], version: i64) -> &'static [MigrationFile] {
+    let mut older = 0;
+    while all[older].version < version {
+        older += 1;
+    }
+    all.split_at(older).0
+}
 
 skep_store::commands! {
     pub enum Before -> BeforeOutcome, OLD;

@@ -19,8 +19,9 @@ pub fn journal() -> MutexGuard<'static, Journal> {
 }
 
 /// Counts the operation that is about to happen; at the chosen one the process ends here.
-/// Other threads cannot begin an operation meanwhile: they wait for the lock.
-pub fn begin(watch: &Watch) -> MutexGuard<'static, Journal> {
+/// Other threads cannot begin an operation meanwhile: they wait for the lock. `Err`: the errno it
+/// has to fail with because of its number.
+pub fn begin(watch: &Watch) -> Result<MutexGuard<'static, Journal>, c_int> {
     let mut journal = journal();
     let number = watch.page.count.fetch_add(1, Ordering::SeqCst) + 1;
     if number == watch.page.kill_at.load(Ordering::SeqCst) {
@@ -29,7 +30,13 @@ pub fn begin(watch: &Watch) -> MutexGuard<'static, Journal> {
     if number == watch.page.power_loss_at.load(Ordering::SeqCst) {
         power::lose(watch, &mut journal);
     }
-    journal
+    let window =
+        watch.page.fail_from.load(Ordering::SeqCst)..watch.page.fail_until.load(Ordering::SeqCst);
+    if window.contains(&number) {
+        watch.page.failed.fetch_add(1, Ordering::SeqCst);
+        return Err(libc::EIO);
+    }
+    Ok(journal)
 }
 
 /// The errno a write has to fail with, if any.

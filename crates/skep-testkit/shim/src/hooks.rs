@@ -106,7 +106,10 @@ extern "C" fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, length: siz
 #[unsafe(no_mangle)]
 extern "C" fn ftruncate(fd: c_int, length: off_t) -> c_int {
     let Some(watch) = watched(fd) else { return raw::ftruncate(fd, length) };
-    let mut journal = faults::begin(watch);
+    let mut journal = match faults::begin(watch) {
+        Ok(journal) => journal,
+        Err(error) => return fail(error) as c_int,
+    };
     let size = raw::status(fd).map_or(0, |status| status.st_size);
     if length > size
         && let Some(error) = faults::write_fault(watch.page)
@@ -174,7 +177,10 @@ fn written(
     perform: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
     let Some(watch) = watched(fd) else { return perform() };
-    let mut journal = faults::begin(watch);
+    let mut journal = match faults::begin(watch) {
+        Ok(journal) => journal,
+        Err(error) => return fail(error),
+    };
     if let Some(error) = faults::write_fault(watch.page) {
         return fail(error);
     }
@@ -190,7 +196,10 @@ fn written(
 /// The lock is not held while the disk works: other files go on being written meanwhile.
 fn synced(fd: c_int, perform: fn(c_int) -> c_int) -> c_int {
     let Some(watch) = watched(fd) else { return perform(fd) };
-    let began = faults::begin(watch).now();
+    let began = match faults::begin(watch) {
+        Ok(journal) => journal.now(),
+        Err(error) => return fail(error) as c_int,
+    };
     if let Some(error) = faults::sync_fault(watch.page) {
         return fail(error) as c_int;
     }

@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_char};
 
 use libc::{AT_FDCWD, AT_REMOVEDIR, O_CREAT, O_TRUNC, c_int, c_uint, mode_t};
 
+use crate::hooks::fail;
 use crate::place::{self, Entry};
 use crate::setup::watch;
 use crate::{faults, raw};
@@ -96,7 +97,10 @@ fn removed(folder: c_int, path: &CStr, flags: c_int) -> c_int {
     let perform = || raw::unlinkat(folder, path, flags);
     let Some(watch) = watch() else { return perform() };
     let Some(entry) = place::entry(watch, folder, path) else { return perform() };
-    let mut journal = faults::begin(watch);
+    let mut journal = match faults::begin(watch) {
+        Ok(journal) => journal,
+        Err(error) => return fail(error) as c_int,
+    };
     if !watch.journal || flags & AT_REMOVEDIR != 0 {
         return perform();
     }
@@ -120,11 +124,19 @@ fn renamed(from: (c_int, &CStr), to: (c_int, &CStr), flags: c_uint) -> c_int {
         (None, None) => return perform(),
         // Across the border of the root: counted, not taken back.
         _ => {
-            drop(faults::begin(watch));
-            return perform();
+            return match faults::begin(watch) {
+                Ok(journal) => {
+                    drop(journal);
+                    perform()
+                }
+                Err(error) => fail(error) as c_int,
+            };
         }
     };
-    let mut journal = faults::begin(watch);
+    let mut journal = match faults::begin(watch) {
+        Ok(journal) => journal,
+        Err(error) => return fail(error) as c_int,
+    };
     if !watch.journal {
         return perform();
     }

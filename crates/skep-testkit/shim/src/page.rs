@@ -32,6 +32,10 @@ pub struct Page {
     pub sync_error: AtomicU64,
     /// errno for writes and growing truncates; 0 = work.
     pub write_error: AtomicU64,
+    /// The first of the counted operations that fail with EIO, and the first that works again;
+    /// both 0 = none.
+    pub fail_from: AtomicU64,
+    pub fail_until: AtomicU64,
     pub sync_delay_ms: AtomicU64,
     /// 1: syncs wait until this is 0 again.
     pub sync_hang: AtomicU64,

@@ -144,6 +144,22 @@ fn errors_start_and_end_while_the_process_runs() {
     assert_eq!(fs::read_to_string(root.join("a")).unwrap(), "124");
 }
 
+#[test]
+fn chosen_operations_fail_by_their_number() {
+    let (_folder, root, shim) = home();
+    let mut probe = Probe::start(&shim, &root);
+    probe.run(&["open @a", "append @a 1"]);
+    shim.fail_from_now(2, 3).unwrap();
+    assert_eq!(probe.ask("append @a 2").as_deref(), Some("ok"));
+    for operation in ["append @a 3", "sync @a", "rename @a @b"] {
+        assert_eq!(probe.ask(operation).as_deref(), Some("error 5"), "{operation}");
+    }
+    probe.run(&["append @a 4", "sync @a", "rename @a @b"]);
+    probe.finish();
+    assert_eq!(shim.failed().unwrap(), 3);
+    assert_eq!(fs::read_to_string(root.join("b")).unwrap(), "124");
+}
+
 #[tokio::test]
 async fn syncs_hang_until_released_and_can_be_slow() {
     let (_folder, root, shim) = home();

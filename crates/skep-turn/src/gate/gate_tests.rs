@@ -181,7 +181,7 @@ impl Scene {
                 let decision = "[]".to_owned();
                 let answer = ToolAnswer::Wait { reason: question.reason };
                 let audit = Audit { outcome: "waiting", decision, arguments, ..lost(&call) };
-                CallOutcome { answer, audit, end: End::Answered }
+                CallOutcome { answer, audit, end: End::Answered, asked: None }
             }
         }
     }

@@ -27,13 +27,14 @@ pub struct HeldSecrets {
     held: Mutex<VecDeque<HeldSecret>>,
 }
 
+#[derive(Clone)]
 struct HeldSecret {
     turn: TurnId,
     kind: SecretKind,
     value: SecretString,
 }
 
-#[derive(PartialEq)]
+#[derive(Clone, PartialEq)]
 enum SecretKind {
     /// Of arguments of one name in a turn the newest counts: an id may still change, and who sets
     /// the same twice means the second.
@@ -72,10 +73,17 @@ impl HeldSecrets {
             if text == marker {
                 continue;
             }
-            *place = Value::String(marker);
             if hides {
-                vault::hide_own(&name, &text);
+                let mut values = Vec::new();
+                match &*place {
+                    Value::Object(fields) => {
+                        fields.values().for_each(|value| texts(value, &mut values));
+                    }
+                    other => texts(other, &mut values),
+                }
+                values.iter().for_each(|value| vault::hide_own(&name, value));
             }
+            *place = Value::String(marker);
             let tool = tool.spec().name.clone();
             self.put(turn, SecretKind::Argument { tool, secret: name }, SecretString::from(text));
             found = true;
@@ -95,6 +103,18 @@ impl HeldSecrets {
             Some((argument, value.filter(|_| own)?))
         });
         CallSecrets::new(given.collect())
+    }
+
+    /// Arguments of one turn are those of another one too: a call runs there that was made here.
+    pub(crate) fn share(&self, from: &TurnId, with: &TurnId) {
+        let of =
+            |it: &&HeldSecret| it.turn == *from && matches!(it.kind, SecretKind::Argument { .. });
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared: Vec<HeldSecret> = held.iter().filter(of).cloned().collect();
+        drop(held);
+        for HeldSecret { kind, value, .. } in shared {
+            self.put(with, kind, value);
+        }
     }
 
     /// Keeps what only the model is shown of an answer.

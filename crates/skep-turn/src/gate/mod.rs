@@ -17,13 +17,15 @@ mod rows;
 mod run;
 mod secrets;
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use skep_core::approval::ApprovalKind;
 use skep_core::decision::Decision;
 use skep_core::engine::{OwnTool, ToolCall};
 use skep_core::hook::Hook;
@@ -31,6 +33,7 @@ use skep_core::ids::AgentId;
 use skep_core::policy::{AgentReach, Policy};
 use skep_core::settings::AgentSettings;
 use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
+use skep_store::approvals::NewApproval;
 use skep_store::journal::Audit;
 
 pub use admission::Admission;
@@ -82,6 +85,8 @@ pub(crate) struct CallOutcome {
     pub answer: ToolAnswer,
     pub audit: Audit,
     pub end: End,
+    /// What is asked instead of running it; it does not wait for the answer.
+    pub asked: Option<Box<NewApproval>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,13 +195,36 @@ impl GateEnv<'_> {
                     began,
                 }))
             }
-            Ok((_, Permission::Asks(question))) => Examination::Asks(question),
+            Ok((_, Permission::Asks(question))) => {
+                let tool = self.own_name(call, own);
+                let seen = CallTrace { tool, arguments, chain, began };
+                self.asks(call, context, seen, question).await
+            }
             Err(refused) => {
                 let tool = self.own_name(call, own);
                 self.ended(call, context, CallTrace { tool, arguments, chain, began }, refused)
                     .await
             }
         }
+    }
+
+    /// A call that waits for a person; one that changes the shape of the hive has its answer.
+    async fn asks(
+        &self,
+        call: &ToolCall,
+        context: &ToolContext,
+        mut seen: CallTrace,
+        question: Box<Question>,
+    ) -> Examination {
+        if question.approval.kind == ApprovalKind::Call {
+            return Examination::Asks(question);
+        }
+        seen.chain.note(Stage::Run, "not run: it is asked for, and does not wait");
+        let answer = ToolAnswer::ok(put_off(&question.approval.id));
+        let mut outcome = self.conclude(call, context, seen, answer, End::Answered).await;
+        outcome.audit.outcome = "asked";
+        outcome.asked = Some(Box::new(question.approval));
+        Examination::Ended(Box::new(outcome))
     }
 
     /// Gives the call a place where one is free now.
@@ -283,7 +311,10 @@ impl GateEnv<'_> {
                 cleared.prepared = prepared.unwrap_or(cleared.prepared);
                 Examination::Cleared(cleared)
             }
-            Ok((Permission::Asks(question), _)) => Examination::Asks(question),
+            Ok((Permission::Asks(question), _)) => {
+                let tool = self.own_name(call, cleared.own.as_ref());
+                self.asks(call, context, cleared.seen(tool), question).await
+            }
             Err(refused) => {
                 let tool = self.own_name(call, cleared.own.as_ref());
                 self.ended(call, context, cleared.seen(tool), refused).await
@@ -368,7 +399,8 @@ impl GateEnv<'_> {
         let CallTrace { tool, arguments, mut chain, began } = seen;
         let arguments = arguments.unwrap_or_else(|| call.arguments.clone());
         // Whole first: a cut could leave half of a secret, which nobody would recognise.
-        let answer = without_secrets_in(answer, &arguments, &mut chain).await;
+        let open = self.open_arguments(&tool, &arguments);
+        let answer = without_secrets_in(answer, &open, &mut chain).await;
         let answer = match end {
             End::Refused => bound::with_detail(answer, "outcome", chain.refusal().into()),
             End::Answered | End::NotRun | End::Cut => answer,
@@ -393,7 +425,21 @@ impl GateEnv<'_> {
             took_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
             bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
         };
-        CallOutcome { answer, audit, end }
+        CallOutcome { answer, audit, end, asked: None }
+    }
+
+    /// The arguments without those that the tool takes as secrets: these it had as they were meant.
+    fn open_arguments<'a>(&self, tool: &str, arguments: &'a Value) -> Cow<'a, Value> {
+        let tool = self.toolbox.find(tool);
+        let secret = tool.map(|tool| tool.secret_arguments(arguments)).unwrap_or_default();
+        if secret.is_empty() {
+            return Cow::Borrowed(arguments);
+        }
+        let mut open = arguments.clone();
+        if let Some(fields) = open.as_object_mut() {
+            fields.retain(|name, _| secret.iter().all(|it| it.argument != name));
+        }
+        Cow::Owned(open)
     }
 
     fn reach(&self) -> AgentReach<'_> {
@@ -482,6 +528,17 @@ impl GateEnv<'_> {
         let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
         format!("This agent has: {}.", names.join(", "))
     }
+}
+
+/// What an agent is told whose change of the hive has to be approved.
+fn put_off(approval: &str) -> String {
+    let message = "A person decides on it. The decision, and what came of it, comes as an event in \
+                   this conversation. Nothing exists yet; go on with other work or end here.";
+    json!({
+        "success": true, "status": "awaiting_approval", "approval_id": approval,
+        "message": message,
+    })
+    .to_string()
 }
 
 /// The call with `run_as` in the place of its command.

@@ -1,13 +1,16 @@
 //! The policy stage: what the call is about, what the rules say, and what was decided about it.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::ffi::OsStr;
+use std::path::{Component, Path};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use skep_core::Millis;
+use skep_core::approval::ApprovalKind;
+use skep_core::cause::Cause;
 use skep_core::decision::Decision;
 use skep_core::engine::ToolCall;
 use skep_core::ids::Principal;
@@ -18,7 +21,7 @@ use skep_core::policy::pattern::{CommandPattern, HostPattern, PathPattern};
 use skep_core::policy::rule::{GrantTo, PathFact, Piece, Rule, Who};
 use skep_core::policy::{Class, Effect, Policy};
 use skep_core::settings::SandboxLevel;
-use skep_core::tool::{Subject, Tool, ToolContext};
+use skep_core::tool::{Manner, NamedPath, Subject, Tool, ToolContext};
 use skep_guard::workspace::Workspace;
 use skep_guard::{clock, random};
 use skep_shell::plain::{Access, Judged, Plain};
@@ -37,6 +40,10 @@ use crate::handles::HolderOf;
 const PAUSE: Duration = Duration::from_millis(20);
 /// Looks before a question is asked all the same.
 const TRIES: u32 = 50;
+/// Changes of the hive that one agent may have asked for and nobody has decided on.
+const OPEN_SHAPES: usize = 20;
+/// What a new agent writes for itself.
+const OWN_SETTINGS: [&str; 3] = ["skills", "subagents", "team-rules"];
 
 /// Where the gate looks up people, grants and decisions.
 #[derive(Clone, Copy)]
@@ -234,7 +241,8 @@ impl GateEnv<'_> {
         moment: Moment,
         chain: &mut Chain,
     ) -> Result<Permission, GateRefusal> {
-        let called = (&*tool.spec().name, tool.manner(arguments, self.reach()).class);
+        let manner = tool.manner(arguments, self.reach());
+        let called = (&*tool.spec().name, manner.class);
         let needs = self.policy.needs(called.0);
         let subject = tool.subject(arguments);
         let mut known = match (needs.people, self.records) {
@@ -251,6 +259,13 @@ impl GateEnv<'_> {
             }
             about = self.about(&subject, context, true).await;
             verdict = decide(self.policy, called, level, &about, &known);
+        }
+        if verdict.effect == Effect::Ask
+            && verdict.rule.is_none()
+            && self.is_getting_ready(manner, &subject)
+        {
+            chain.note(Stage::Policy, "ask: approved with the agent itself");
+            verdict.effect = Effect::Allow;
         }
         let leads = std::mem::take(&mut about.leads);
         let run_as = about.judged.filter(|_| verdict.by_command).map(|judged| judged.run_as());
@@ -293,12 +308,42 @@ impl GateEnv<'_> {
                     Ok(Permission::Go { approval: Some(yes.id.to_owned()), run_as, leads })
                 }
                 None => {
-                    let asked =
-                        Asking { called, arguments, subject, verdict, run_as, leads, known };
+                    let kind = match manner.is_shape() {
+                        true => ApprovalKind::Shape,
+                        false => ApprovalKind::Call,
+                    };
+                    let asked = Asking {
+                        tool,
+                        called,
+                        kind,
+                        arguments,
+                        subject,
+                        verdict,
+                        run_as,
+                        leads,
+                        known,
+                    };
                     self.ask(call, context, approval, asked, chain).await
                 }
             },
         }
+    }
+
+    /// Whoever approved a new agent approved that it writes its own skills, subagents and team
+    /// rules in its first item.
+    fn is_getting_ready(&self, manner: Manner, subject: &Subject) -> bool {
+        let first = self.records.is_some_and(|records| records.lease.cause == Cause::Bootstrap);
+        let own = |named: &NamedPath| {
+            let path = named.path.as_deref().map(Path::new);
+            let inside = path.and_then(|path| path.strip_prefix(&self.agent.folder).ok());
+            let parts = inside.map(Path::components).into_iter().flatten();
+            let parts: Vec<Component<'_>> = parts.collect();
+            let own = |name: &OsStr| OWN_SETTINGS.iter().any(|own| name == *own);
+            matches!(parts.first(), Some(Component::Normal(name)) if own(name))
+                && parts.iter().all(|part| matches!(part, Component::Normal(_)))
+        };
+        let writes = manner.class == Class::Shape && !manner.is_shape();
+        first && writes && !subject.paths.is_empty() && subject.paths.iter().all(own)
     }
 
     async fn about(&self, subject: &Subject, context: &ToolContext, look: bool) -> About {
@@ -362,7 +407,8 @@ impl GateEnv<'_> {
         asked: Asking<'_>,
         chain: &mut Chain,
     ) -> Result<Permission, GateRefusal> {
-        let Asking { called, arguments, subject, verdict, run_as, leads, known } = asked;
+        let Asking { tool, called, kind, arguments, subject, verdict, run_as, leads, known } =
+            asked;
         let bind = Arc::new(Bind {
             tool: called.0.to_owned(),
             class: called.1,
@@ -382,6 +428,9 @@ impl GateEnv<'_> {
             let changed = changed(&row, arguments, &found);
             reason = format!("approval of {} again, because {changed} changed", call.name);
         }
+        if kind == ApprovalKind::Shape {
+            self.check_shape(tool, call, arguments, context, chain).await?;
+        }
         chain.note(Stage::Policy, format!("ask: {}", word(called.1, &verdict)));
         let binding = self.bound_for_question(&bind).await?;
         if Bound::of(&binding.files) == Bound::Nothing {
@@ -391,6 +440,7 @@ impl GateEnv<'_> {
         let hours = i64::try_from(self.approval_time.as_millis()).unwrap_or(i64::MAX);
         let new = NewApproval {
             id: random::uuid().to_string(),
+            kind,
             call: call.id.clone(),
             tool: called.0.to_owned(),
             class: called.1,
@@ -403,6 +453,34 @@ impl GateEnv<'_> {
             expires_at: now.saturating_add(hours),
         };
         Ok(Permission::Asks(Box::new(Question { approval: new, reason })))
+    }
+
+    /// Nobody is asked about what would be refused all the same, and nobody overlooks more
+    /// questions than so many.
+    async fn check_shape(
+        &self,
+        tool: &dyn Tool,
+        call: &ToolCall,
+        arguments: &Value,
+        context: &ToolContext,
+        chain: &mut Chain,
+    ) -> Result<(), GateRefusal> {
+        if let Some(text) = tool.refusal(arguments, context).await {
+            chain.note(Stage::Policy, "refused: nobody has to be asked");
+            return Err(GateRefusal::new(text));
+        }
+        let Some(records) = self.records else { return Ok(()) };
+        let (agent, most) = (context.agent_id, OPEN_SHAPES as i64);
+        let open = records.store.read(async |conn| approvals::open_shapes(conn, agent, most).await);
+        if open.await.map_err(|error| unread(&error))? < OPEN_SHAPES {
+            return Ok(());
+        }
+        chain.note(Stage::Policy, "refused: too many questions are open");
+        Err(GateRefusal::new(format!(
+            "too_many_open: the call of `{}` was not run: {OPEN_SHAPES} changes that this agent \
+             asked for wait for a person. Wait until some of them are decided.",
+            call.name
+        )))
     }
 }
 
@@ -423,7 +501,9 @@ impl ApprovedBy<'_> {
 
 /// A question as far as it is known.
 struct Asking<'a> {
+    tool: &'a dyn Tool,
     called: Called<'a>,
+    kind: ApprovalKind,
     arguments: &'a Value,
     subject: Subject,
     verdict: Verdict,

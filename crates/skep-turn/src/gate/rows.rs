@@ -20,7 +20,7 @@ pub(crate) fn braked(call: &ToolCall, text: String) -> CallOutcome {
         took_ms: 0,
         bytes: i64::try_from(text.len()).unwrap_or(i64::MAX),
     };
-    CallOutcome { answer: ToolAnswer::error(text), audit, end: End::Refused }
+    CallOutcome { answer: ToolAnswer::error(text), audit, end: End::Refused, asked: None }
 }
 
 /// The row of a call that had begun when the process ended: what came of it, nobody knows.

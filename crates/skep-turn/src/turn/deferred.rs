@@ -94,6 +94,7 @@ fn may_wait(entry: &Entry) -> bool {
         | Entry::Seam { .. }
         | Entry::Approved { .. }
         | Entry::Seen { .. }
+        | Entry::Asked { .. }
         | Entry::Expired { .. } => false,
     }
 }

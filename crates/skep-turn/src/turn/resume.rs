@@ -8,7 +8,7 @@ use skep_core::decision::Decision;
 use skep_core::engine::{FailureCode, ToolCall};
 use skep_core::event::ItemState;
 use skep_core::file::File;
-use skep_core::ids::{ApprovalId, CallId};
+use skep_core::ids::{ApprovalId, CallId, TurnId};
 use skep_core::message::{Block, Body, Message, Role, Usage};
 use skep_core::redelivery::{self, Again};
 use skep_guard::random;
@@ -91,12 +91,16 @@ impl Turn {
             Cause::Again(call) => {
                 let id = CallId(format!("again_{}", random::uuid().simple()));
                 let made = outcomes::made(conn, call).await?;
-                Ok(made.map(|(name, arguments)| (Block::ToolCall { id, name, arguments }, None)))
+                let call = |(name, arguments)| Block::ToolCall { id, name, arguments };
+                Ok(made.map(|made| (call(made), None, None)))
             }
             _ => Ok(None),
         });
         let found = read.await.map_err(|error| Lost::Refused(error.to_string()))?;
-        let Some((call, decision)) = found else { return Ok(None) };
+        let Some((call, decision, asking)) = found else { return Ok(None) };
+        if let Some(asking) = asking {
+            self.env.gate.secrets.share(&asking, &self.lease.turn);
+        }
         let body = Body::assistant(vec![call], None);
         let mut calls = step::plan(self, &body);
         for planned in &mut calls {
@@ -159,14 +163,15 @@ impl Turn {
     }
 }
 
+/// A call, what was decided about it, and the turn that made it.
+type OwnCall = (Block, Option<Decision>, Option<TurnId>);
+
 /// The call of an approval that was not used yet. It is as the model made it: hooks look at it
 /// anew, and what they make of it has to be what was approved.
-async fn approved_call(
-    conn: &mut Conn,
-    id: &ApprovalId,
-) -> Result<Option<(Block, Option<Decision>)>, SqlError> {
+async fn approved_call(conn: &mut Conn, id: &ApprovalId) -> Result<Option<OwnCall>, SqlError> {
     let found = approvals::find(conn, id.as_str()).await?;
     let Some(row) = found.filter(|row| row.used_at.is_none()) else { return Ok(None) };
+    let asking = row.turn.clone();
     let made = outcomes::made(conn, &CallRef { turn: row.turn, call: row.call }).await?;
     let call = Block::ToolCall {
         id: CallId(format!("approved_{}", row.number)),
@@ -175,7 +180,7 @@ async fn approved_call(
     };
     let by = row.decided_by.unwrap_or_default();
     let decision = Decision::Approval { id: id.clone(), approve: true, by, note: None };
-    Ok(Some((call, Some(decision))))
+    Ok(Some((call, Some(decision), Some(asking))))
 }
 
 /// Closes a turn whose agent cannot run it.

@@ -423,9 +423,11 @@ pub(crate) fn call_end(
             let message = new_message(body);
             let (state, audit) = (CallState::Done, Some(Box::new(ran.audit)));
             let result = Entry::Result { message, call: id, state, audit };
-            // Whoever watches sees a refused call begin and end.
-            let mark = (ran.end == End::Refused).then(|| started(call));
-            CallEnd::Answered(mark.into_iter().chain([result]).collect())
+            // Whoever watches sees a call begin and end that never ran.
+            let never_ran = ran.end == End::Refused || ran.asked.is_some();
+            let mark = never_ran.then(|| started(call));
+            let asked = ran.asked.map(|approval| Entry::Asked { approval });
+            CallEnd::Answered(mark.into_iter().chain(asked).chain([result]).collect())
         }
     }
 }

@@ -28,9 +28,10 @@ use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer};
 use skep_core::{BoxFuture, Millis};
 use skep_guard::clock;
 use skep_store::agents::{NewAgent, RegisterAgents};
-use skep_store::approvals::{self, AnswerApproval};
+use skep_store::approvals;
 use skep_store::inbox::{Accept, Accepted, Letter, NewTurn};
 use skep_store::leases::{Lease, LostTurns, Recover};
+use skep_store::waits::AnswerApproval;
 use skep_store::watch::{self, ItemRow};
 use skep_store::{Committed, OpenOptions, Store, history};
 

@@ -24,7 +24,10 @@ use skep_server::CallTimes;
 fn main() -> ExitCode {
     unbuilt::if_asked();
     cli::main(Program {
-        known: KnownNames::new(&["native", "blunt"], tools::NAMES),
+        known: KnownNames::new(
+            &["native", "blunt"],
+            &[tools::NAMES, compose::ORGANISATION].concat(),
+        ),
         serve: async |home, loaded| compose::serve(home, loaded, extras()).await,
     })
 }

@@ -26,7 +26,7 @@ pub const NAMES: &[&str] = &[
     "bash",
     "web_fetch",
     "effect",
-    "ask",
+    "ask_person",
     "spawn",
     "look",
     "boom",
@@ -35,6 +35,7 @@ pub const NAMES: &[&str] = &[
     "hang",
     "reach",
     "shape",
+    "reshape",
     "child",
 ];
 
@@ -98,6 +99,7 @@ fn tool(name: &str, retry_safe: bool, body: Body) -> Arc<dyn Tool> {
     let manner = match name {
         "reach" => Manner::effect(Class::Reach),
         "shape" => Manner::effect(Class::Shape),
+        "reshape" => Manner::keyed(Class::Shape),
         "spawn" | "child" => Manner::effect(Class::Run),
         _ if retry_safe => Manner::READ,
         _ => Manner::effect(Class::Write),
@@ -108,7 +110,7 @@ fn tool(name: &str, retry_safe: bool, body: Body) -> Arc<dyn Tool> {
 pub fn all() -> Vec<Arc<dyn Tool>> {
     vec![
         tool("effect", false, |arguments, context| Box::pin(effect(arguments, context))),
-        tool("ask", false, |arguments, context| Box::pin(ask(arguments, context))),
+        tool("ask_person", false, |arguments, context| Box::pin(ask(arguments, context))),
         tool("spawn", false, |arguments, context| Box::pin(spawn(arguments, context))),
         tool("child", false, |arguments, context| Box::pin(child(arguments, context))),
         look("look"),
@@ -119,6 +121,7 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
         }),
         tool("reach", false, |arguments, context| Box::pin(effect(arguments, context))),
         tool("shape", false, |arguments, context| Box::pin(effect(arguments, context))),
+        tool("reshape", true, |arguments, context| Box::pin(effect(arguments, context))),
         tool("deaf", false, |_, _| Box::pin(std::future::pending())),
         tool("hang", true, |_, context| {
             Box::pin(async move {

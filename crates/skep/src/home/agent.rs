@@ -154,18 +154,33 @@ pub struct AgentContext<'a> {
 }
 
 pub fn read(name: &str, around: &AgentContext<'_>) -> Result<AgentSettings, Mistake> {
-    let folder = around.home.agent(name);
-    let source = source(name, &folder)?;
+    read_at(name, &around.home.agent(name), around)
+}
+
+/// An agent whose folder is not in its place.
+pub fn read_at(
+    name: &str,
+    folder: &Path,
+    around: &AgentContext<'_>,
+) -> Result<AgentSettings, Mistake> {
+    let source = source(name, folder)?;
     around.filled.check(&source.file, !source.text.trim().is_empty())?;
     let raw: RawAgent = yaml::parse(&source)?;
     let reader = Reader { source: &source, variables: around.variables };
-    resolve(name, &folder, &raw, &reader, around)
+    resolve(name, folder, &raw, &reader, around)
 }
 
 /// How many rules the policy of this text has; `None` if it cannot be read.
 pub fn rule_count(text: &str) -> Option<usize> {
     let source = SourceText { file: "config.yaml".into(), text: text.to_owned() };
     yaml::parse::<RawAgent>(&source).ok().map(|raw| raw.policy.len())
+}
+
+/// What the agent of this text is for, as it is written.
+pub fn description(text: &str) -> Option<String> {
+    let source = SourceText { file: "config.yaml".into(), text: text.to_owned() };
+    let raw = yaml::parse::<RawAgent>(&source).ok()?;
+    raw.description.map(|text| text.as_str().to_owned())
 }
 
 /// Whether the file parses, without resolving its references.

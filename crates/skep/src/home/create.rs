@@ -120,7 +120,7 @@ fn generated(home: &Home, costs: bool) -> [(PathBuf, Cow<'static, str>); 5] {
 }
 
 /// Creates a private folder and its missing parents; syncs every new entry.
-pub(super) fn make_folder(path: &Path) -> io::Result<()> {
+pub fn make_folder(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }

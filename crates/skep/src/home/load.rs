@@ -182,6 +182,26 @@ pub fn load_agents(
     ReadAgents { states, broken, filled: around.filled.into_now() }
 }
 
+/// Whether an agent could run whose folder is not in its place yet.
+pub fn check_staged(
+    home: &Home,
+    name: &AgentName,
+    folder: &Path,
+    variables: Variables,
+    before: &LoadedHome,
+) -> Result<(), Mistake> {
+    let around = AgentContext {
+        home,
+        defaults: &before.defaults,
+        limits: &before.settings.limits,
+        profiles: &before.settings.profiles,
+        known: &before.known,
+        variables,
+        filled: FilledFiles::default(),
+    };
+    agent::read_at(name.as_str(), folder, &around).map(drop)
+}
+
 /// All problems and warnings of the files of a home.
 pub struct CheckReport {
     pub mistakes: Vec<Mistake>,

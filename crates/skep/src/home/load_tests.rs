@@ -474,7 +474,7 @@ fn a_broken_agent_is_disabled_alone() {
         (
             "preset",
             "teams/preset/config.yaml:1:17: `allowed_tools.0`: there is no preset `@file`; \
-             expected one of @files, @vault; did you mean `@files`?",
+             expected one of @files, @org, @vault, @messages; did you mean `@files`?",
         ),
         ("orphan", "teams/orphan/config.yaml:1:9: `parent`: there is no agent `mian`; "),
         ("gone", "teams/gone/config.yaml:1:12: `workspace`: "),

@@ -118,6 +118,7 @@ async fn attack_each_role_reaches_what_the_table_says() {
             "frame approve",
             json!({"type": "approve", "id": "none", "decision": "approve", "hash": "h"}),
         ),
+        ("frame answer", json!({"type": "answer", "id": "none", "answer": "yes"})),
         ("frame subscribe", json!({"type": "subscribe", "agent": "no-such-agent"})),
     ] {
         let row = table.remove(frame).unwrap();

@@ -47,6 +47,7 @@ async fn channel_chat_help_and_model_are_lists() {
       /retry                        try the last message again
       /approve [session|always]     approve the waiting tool call (y, s, a)
       /deny [note]                  deny the waiting tool call (n)
+      /answer [text]                answer what the agent asks the operator
       /thinking                     show or fold thinking (Ctrl-O)
       /quit                         leave (Ctrl-D); a running turn goes on
       //text                        send text that begins with a slash
@@ -104,6 +105,9 @@ async fn channel_chat_help_and_status_fit_a_narrow_terminal() {
         a)
       /deny [note]
         deny the waiting tool call (n)
+      /answer [text]
+        answer what the agent asks the
+        operator
       /thinking
         show or fold thinking (Ctrl-O)
       /quit

@@ -14,7 +14,7 @@ fn script(stage: &Stage) {
     stage.model.answer_with(|request| {
         let text = request.last_user_text();
         match request.steps_done() == 0 && text.contains("needs a decision") {
-            true => Reply::new().text("I ask.").tool("ask", json!({"text": "the cake"})),
+            true => Reply::new().text("I ask.").tool("ask_person", json!({"text": "the cake"})),
             false => Reply::say("answered"),
         }
     });
@@ -74,8 +74,8 @@ async fn engine_waiting_turn_holds_no_slot_and_survives_a_restart() {
         play.told("main", &channel).await,
         [
             "user this needs a decision",
-            "assistant tool_use: I ask. + ask {\"text\":\"the cake\"}",
-            "result ask: decided \"yes\"",
+            "assistant tool_use: I ask. + ask_person {\"text\":\"the cake\"}",
+            "result ask_person: decided \"yes\"",
             "user any news?",
             "assistant end_turn: answered",
         ]
@@ -111,7 +111,7 @@ async fn engine_waiting_turn_is_ended_by_stop() {
     let told = play.told("main", client.channel()).await;
     assert_eq!(
         told[2],
-        "result! ask: cancelled: the call did not run, because the turn was stopped"
+        "result! ask_person: cancelled: the call did not run, because the turn was stopped"
     );
     assert_eq!(play.decide(&turn, &call, json!("yes")).await, 409);
     assert_eq!(stage.effects.total().unwrap(), 0);
@@ -168,9 +168,9 @@ async fn engine_parallel_decisions_each_run_their_call_once() {
     let stage = Stage::new().await;
     stage.model.push(
         Reply::new()
-            .tool("ask", json!({"text": "one"}))
+            .tool("ask_person", json!({"text": "one"}))
             .tool("effect", json!({"text": "between"}))
-            .tool("ask", json!({"text": "two"})),
+            .tool("ask_person", json!({"text": "two"})),
     );
     stage.model.push(Reply::say("all done"));
     let mut play = stage.up().await;
@@ -194,7 +194,11 @@ async fn engine_parallel_decisions_each_run_their_call_once() {
     let told = play.told("main", "main").await;
     assert_eq!(
         told[2..5],
-        ["result effect: done between", "result ask: decided 2", "result ask: decided 1"]
+        [
+            "result effect: done between",
+            "result ask_person: decided 2",
+            "result ask_person: decided 1"
+        ]
     );
     assert_eq!(stage.model.refusals(), Vec::<String>::new());
 }
@@ -216,11 +220,11 @@ async fn engine_decision_followed_by_a_crash_never_runs_its_call_twice() {
         assert_eq!(ended["response"]["content"], "answered", "{ended}");
         let told = play.told("main", &session).await;
         let done = stage.effects.counts().unwrap().get(&format!("{turn}/{call}")).copied();
-        match told[2].starts_with("result! ask: outcome unknown") {
+        match told[2].starts_with("result! ask_person: outcome unknown") {
             true => assert!(done.unwrap_or(0) <= 1),
             false => assert_eq!(
                 (told[2].clone(), done),
-                (format!("result ask: decided {round}"), Some(1))
+                (format!("result ask_person: decided {round}"), Some(1))
             ),
         }
     }

@@ -9,7 +9,7 @@ use skep_testkit::{ModelRequest, Reply, WsClient, locate};
 use crate::stage::{Play, Stage};
 
 /// `main` leads `research` and `press`, `research` leads `library`.
-async fn team(stage: &Stage) -> Play {
+pub async fn team(stage: &Stage) -> Play {
     configure(stage);
     stage.up().await
 }
@@ -28,7 +28,7 @@ pub fn agent(request: &ModelRequest) -> String {
     after.split_once('`').unwrap().0.to_owned()
 }
 
-fn result(request: &ModelRequest) -> Value {
+pub fn result(request: &ModelRequest) -> Value {
     serde_json::from_str(&request.last_tool_results()[0].text).unwrap()
 }
 
@@ -148,7 +148,7 @@ async fn org_refusals_are_answers_with_their_reason() {
 }
 
 /// What a command prints.
-async fn said(stage: &Stage, words: &[&str]) -> String {
+pub async fn said(stage: &Stage, words: &[&str]) -> String {
     let start = Start::new(&locate::rig().unwrap(), stage.home()).env("RIG_KEY", "key");
     let start = words.iter().fold(start, |start, word| start.argument(*word));
     start.finish().await.unwrap().stdout
@@ -178,12 +178,13 @@ async fn org_what_a_root_escalates_is_answered_by_the_operator() {
     let since = client.durable().keys().last().copied().unwrap();
     let target = play.target().resume(client.channel(), since);
     let mut client = WsClient::connect(&target).await.unwrap();
-    let listed = play.api().get("/api/v1/escalations").await.unwrap().good().unwrap();
-    let asked = listed["escalations"].as_array().unwrap();
+    let listed = play.api().get("/api/v1/questions").await.unwrap().good().unwrap();
+    let asked = listed["questions"].as_array().unwrap();
     assert_eq!(asked.len(), 1, "{listed}");
     let text = (&asked[0]["agent"], &asked[0]["text"]);
     assert_eq!(text, (&json!("main"), &json!("Which colour?\n\nReason: Nobody said.")));
-    let path = format!("/api/v1/escalations/{}/answer", asked[0]["id"].as_str().unwrap());
+    assert_eq!(asked[0]["kind"], "escalation");
+    let path = format!("/api/v1/questions/{}/answer", asked[0]["id"].as_str().unwrap());
     let empty = play.api().post(&path, &json!({"answer": " "})).await.unwrap();
     assert_eq!(empty.status, 400);
     let shown = said(&stage, &["ask"]).await;
@@ -194,8 +195,8 @@ async fn org_what_a_root_escalates_is_answered_by_the_operator() {
     assert_eq!(again.status, 409);
     let last = client.find("the last word", |frame| frame["about"] == "m1").await.unwrap();
     assert_eq!(last["content"], "Blue it is.");
-    let listed = play.api().get("/api/v1/escalations").await.unwrap().good().unwrap();
-    assert_eq!(listed, json!({"escalations": []}));
+    let listed = play.api().get("/api/v1/questions").await.unwrap().good().unwrap();
+    assert_eq!(listed, json!({"questions": []}));
     assert_eq!(stage.model.refusals(), Vec::<String>::new());
 }
 

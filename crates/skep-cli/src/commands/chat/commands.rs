@@ -16,6 +16,7 @@ const LOCAL: &[CommandInfo] = &[
     command("/retry", "", "try the last message again"),
     command("/approve", "[session|always]", "approve the waiting tool call (y, s, a)"),
     command("/deny", "[note]", "deny the waiting tool call (n)"),
+    command("/answer", "[text]", "answer what the agent asks the operator"),
     command("/thinking", "", "show or fold thinking (Ctrl-O)"),
     command("/quit", "", "leave (Ctrl-D); a running turn goes on"),
 ];
@@ -38,7 +39,9 @@ pub enum LocalCommand {
     Thinking,
     /// Done by the connection.
     Send(ChatCommand),
-    Answer(ApprovalReply),
+    Decide(ApprovalReply),
+    /// To what the agent asks.
+    Answer(Option<String>),
     Quit,
 }
 
@@ -67,12 +70,13 @@ pub fn local(text: &str) -> Option<LocalCommand> {
             ("/rename", name) => {
                 Some(LocalCommand::Send(ChatCommand::Rename(name.unwrap_or_default())))
             }
-            _ => answer(text).map(LocalCommand::Answer),
+            ("/answer", answer) => Some(LocalCommand::Answer(answer)),
+            _ => decision(text).map(LocalCommand::Decide),
         },
     }
 }
 
-fn answer(text: &str) -> Option<ApprovalReply> {
+fn decision(text: &str) -> Option<ApprovalReply> {
     let (command, rest) = split(text);
     match command {
         "/deny" => Some(ApprovalReply::Deny { note: rest }),

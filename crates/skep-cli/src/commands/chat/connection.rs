@@ -74,6 +74,8 @@ pub enum ChatUpdate {
     Frame(Value),
     /// The pending approvals of this conversation.
     Questions(Vec<Value>),
+    /// What the agent asks the operator in this conversation, oldest first.
+    Asked(Vec<Value>),
     /// What was read, or the error.
     Read(ChatRead, Result<Value, String>),
     /// What became of a command, or why it was not carried out.
@@ -234,13 +236,23 @@ impl ConnectionTask {
         Ok(ChatUpdate::Opened { state, rows, turns })
     }
 
-    /// A client that may not read approvals gets an empty list.
+    /// What waits for a person. A client that may not read it gets empty lists.
     async fn read_questions(&self) -> Result<(), SocketEnd> {
         let agent = escaped(&self.options.agent);
-        let page = self.client.get(&format!("/api/v1/approvals?limit=200&agent={agent}")).await;
-        let mut open = page.map(|page| items(&page["approvals"]).to_vec()).unwrap_or_default();
-        open.retain(|question| is_key(&question["session_key"], &self.options.session));
-        Ok(self.updates.send(ChatUpdate::Questions(open)).await?)
+        let approvals = format!("/api/v1/approvals?limit=200&agent={agent}");
+        let approvals = self.read_open(&approvals, "approvals").await;
+        self.updates.send(ChatUpdate::Questions(approvals)).await?;
+        let asked = self.read_open("/api/v1/questions", "questions").await;
+        Ok(self.updates.send(ChatUpdate::Asked(asked)).await?)
+    }
+
+    /// Those of a list that are about this conversation.
+    async fn read_open(&self, path: &str, name: &str) -> Vec<Value> {
+        let ConnectionOptions { agent, session, .. } = &self.options;
+        let page = self.client.get(path).await.unwrap_or_default();
+        let mut open = items(&page[name]).to_vec();
+        open.retain(|one| one["agent"] == agent.as_str() && is_key(&one["session_key"], session));
+        open
     }
 
     async fn rename(&self, title: &str) -> Result<(), SocketEnd> {
@@ -401,7 +413,8 @@ impl ConnectionTask {
                     self.read_rows(event).await?;
                 }
                 self.event_seq = event["seq"].as_i64().unwrap_or(self.event_seq);
-                let asks = event["type"] == "approval_asked";
+                let kind = event["type"].as_str();
+                let asks = matches!(kind, Some("approval_asked" | "question_asked"));
                 self.updates.send(ChatUpdate::Frame(frame)).await?;
                 if asks {
                     self.read_questions().await?;

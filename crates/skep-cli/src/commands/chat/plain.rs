@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::commands::{self, LocalCommand};
 use super::connection::{ChatCommand, ChatConnection, ChatUpdate, speaks_of};
+use super::questions;
 use crate::failure::{Exit, Failure};
 use crate::hive::{Globals, tell_approval};
 use crate::print::outcome;
@@ -27,7 +28,7 @@ pub struct PlainChat<'a> {
     prompt: bool,
     /// The turn whose end came last.
     ended_turn: Value,
-    /// Approvals that were named.
+    /// Approvals and questions that were named.
     named: HashSet<String>,
 }
 
@@ -153,6 +154,13 @@ impl<'a> PlainChat<'a> {
                 for question in open.iter().filter(|_| !self.globals.json) {
                     if self.named.insert(question["id"].to_string()) {
                         tell_approval(self.globals, question);
+                    }
+                }
+            }
+            ChatUpdate::Asked(open) => {
+                for question in open.iter().filter(|_| !self.globals.json) {
+                    if self.named.insert(question["id"].to_string()) {
+                        output::note(self.globals.commands(&questions::notice(question)));
                     }
                 }
             }

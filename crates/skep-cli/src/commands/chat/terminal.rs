@@ -17,6 +17,7 @@ use super::connection::{ChatCommand, ChatConnection};
 use super::decision::{self, DecisionMode, HeldKey, KeyReply, LongApproval};
 use super::editor::{self, Editor, KeyAction};
 use super::picker::PickerAction;
+use super::questions;
 use super::screen::{LiveRegion, Screen};
 use super::transcript::{ChatEntry, ChatTranscript, LiveMessage, seconds};
 use super::view::{self, ThinkingDisplay};
@@ -241,6 +242,7 @@ impl Terminal {
         }
         if self.editor.is_empty() {
             self.transcript.approvals.begin_line();
+            self.transcript.questions.begin_line();
             let pause = self.transcript.turn.as_ref().filter(|turn| turn.retry.is_some());
             if let (Some(turn), true) = (pause, event == Event::Key(KeyCode::Enter.into())) {
                 let path = format!("/api/v1/turns/{}/retry-now", escaped(&turn.id));
@@ -285,11 +287,15 @@ impl Terminal {
                 entries.push(ChatEntry::Said(text));
                 self.send(command).await;
             }
+            LocalCommand::Decide(reply) => {
+                entries.push(ChatEntry::Said(text));
+                let actions = self.transcript.approvals.answer(reply);
+                self.act(actions).await;
+            }
             LocalCommand::Answer(answer) => {
                 entries.push(ChatEntry::Said(text));
-                for action in self.transcript.approvals.answer(answer) {
-                    self.act(action).await;
-                }
+                let actions = self.transcript.questions.answer(answer);
+                self.act(actions).await;
             }
         }
         ScreenAction::Paint
@@ -364,15 +370,15 @@ impl Terminal {
         if let Some(line) = reply.line {
             self.editor.set(&line);
         }
-        for action in reply.actions {
-            self.act(action).await;
-        }
+        self.act(reply.actions).await;
     }
 
-    async fn act(&mut self, action: ReplyAction) {
-        match action {
-            ReplyAction::Show(entry) => self.transcript.entries.push(entry),
-            ReplyAction::Send(command) => self.send(command).await,
+    async fn act(&mut self, actions: Vec<ReplyAction>) {
+        for action in actions {
+            match action {
+                ReplyAction::Show(entry) => self.transcript.entries.push(entry),
+                ReplyAction::Send(command) => self.send(command).await,
+            }
         }
     }
 
@@ -484,6 +490,7 @@ impl Terminal {
             column = at;
             below.extend(lines);
         } else if self.once.is_none() {
+            below.extend(questions::prompt(&self.transcript.questions, &self.term));
             below.extend(decision::prompt(&self.transcript.approvals, now, &self.term));
             row = below.len();
             let shown = self.editor.layout(self.term.width.saturating_sub(3));

@@ -9,6 +9,7 @@ use super::approvals::PendingApprovals;
 use super::commands;
 use super::connection::{ChatCommand, ChatRead, ChatUpdate, is_key, speaks_of};
 use super::picker::Picker;
+use super::questions::PendingQuestions;
 use crate::commands::approve::verdict;
 use crate::failure::Failure;
 use crate::hive::escaped;
@@ -31,9 +32,11 @@ pub enum ChatEntry {
     Trouble(String),
     /// A pending approval, complete.
     Question(Value),
+    /// What the agent asks the operator.
+    Asked(Value),
     /// The content of a file that a call names.
     Pinned(Value),
-    /// What became of an approval.
+    /// What became of an approval or a question.
     Decided(String),
 }
 
@@ -102,6 +105,7 @@ pub struct ChatTranscript {
     pub turn: Option<RunningTurn>,
     pub outgoing: Vec<OutgoingMessage>,
     pub approvals: PendingApprovals,
+    pub questions: PendingQuestions,
     /// A conversation is being chosen.
     pub picker: Option<Picker>,
     pub connected: bool,
@@ -145,6 +149,7 @@ impl ChatTranscript {
             ChatUpdate::Frame(frame) if frame["type"] == "event" => self.event(&frame["event"]),
             ChatUpdate::Frame(frame) => self.frame(&frame),
             ChatUpdate::Questions(open) => self.approvals.know(open),
+            ChatUpdate::Asked(open) => self.entries.extend(self.questions.know(open)),
             ChatUpdate::Read(ChatRead::Covers(patterns), found) => {
                 let found = found.unwrap_or_else(|why| json!({"covers": false, "why": why}));
                 self.approvals.covers(&patterns, &found);
@@ -230,7 +235,11 @@ impl ChatTranscript {
             Some("user") => {
                 let id = &row["origin"]["messageId"];
                 self.outgoing.retain(|out| *id != out.id.as_str());
-                self.entries.push(ChatEntry::Said(words(row)));
+                // Results and tasks are nobody's words.
+                match row["origin"]["kind"].is_null() {
+                    true => self.entries.push(ChatEntry::Said(words(row))),
+                    false => self.note(words(row)),
+                }
             }
             Some("assistant") => {
                 // The final text replaces the provisional one.
@@ -314,6 +323,7 @@ impl ChatTranscript {
                 let about = self.approvals.decided(id);
                 self.entries.push(ChatEntry::Decided(decided(event, about.as_ref())));
             }
+            Some("question_ended") => self.entries.extend(self.questions.ended(event)),
             Some("turn_end") => self.end(event),
             Some("call_unknown") => {
                 let tool = text(&event["tool"]);
@@ -443,6 +453,7 @@ impl ChatTranscript {
         self.answer(frame, false);
         if let Some(id) = frame["message_id"].as_str() {
             self.approvals.refused(id);
+            self.questions.refused(id);
         }
         let code = text(&frame["code"]);
         let error = text(&frame["error"]);

@@ -4,11 +4,12 @@ use serde_json::Value;
 
 use super::editor::Editor;
 use super::transcript::{ChatEntry, LiveMessage, RunningCall, ToolEntry, seconds};
-use super::{list, markdown};
+use super::{list, markdown, questions};
 use crate::commands::approve::{RULE, call, facts, one_line, title};
 use crate::print::text::{
     Colour, Style, TermInfo, TextLine, TextSpan, indented, shortened, width, width_of, wrap,
 };
+use crate::print::{items, time};
 
 /// Lines of a diff that are shown; the history has the rest.
 const DIFF_LINES: usize = 40;
@@ -48,9 +49,10 @@ pub fn entry(
             indented(text, term.sign("✗ ", "! "), Style::of(Colour::Red), term)
         }
         ChatEntry::Question(question) => asked(question, term),
+        ChatEntry::Asked(question) => question_lines(question, term),
         ChatEntry::Pinned(file) => pinned(file, term),
         ChatEntry::Decided(text) => {
-            let good = text.starts_with("approved");
+            let good = text.starts_with("approved") || text.starts_with("answered");
             let sign = if good { term.sign("✓ ", "+ ") } else { term.sign("□ ", "- ") };
             indented(text, sign, Style::BOLD, term)
         }
@@ -83,6 +85,23 @@ pub fn asked(question: &Value, term: &TermInfo) -> Vec<TextLine> {
             span.style = Style::FAINT;
         }
         lines.extend(edged(&fact, "  ", term));
+    }
+    lines
+}
+
+/// What the agent asks or tells the operator, and until when somebody may answer.
+fn question_lines(question: &Value, term: &TermInfo) -> Vec<TextLine> {
+    let strong = Style { colour: Some(Colour::Yellow), ..Style::BOLD };
+    let text = |key: &str| question[key].as_str().unwrap_or_default();
+    let verb = if questions::is_message(question) { "writes" } else { "asks" };
+    let head = format!("{} {verb}", one_line(text("agent")));
+    let mut lines = indented(&head, term.sign("⬡ ", "? "), strong, term);
+    lines.extend(text("text").lines().flat_map(|line| boxed(line, Style::PLAIN, term)));
+    for option in items(&question["options"]).iter().filter_map(Value::as_str) {
+        lines.extend(boxed(&format!("- {option}"), Style::PLAIN, term));
+    }
+    if let Some(until) = question["until"].as_i64() {
+        lines.extend(indented(&format!("until {}", time::stamp(until)), "  ", Style::FAINT, term));
     }
     lines
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use skep_core::approval::{ApprovalState, Scope};
+use skep_core::approval::{ApprovalKind, ApprovalState, Scope};
 use skep_core::audit::AuditRow;
 use skep_core::cause::Cause;
 use skep_core::ids::{ApprovalId, Principal};
@@ -13,10 +13,11 @@ use skep_core::policy::rule::{Rule, Who};
 use skep_core::role::Role;
 use skep_core::settings::{AgentSettings, QueueMode};
 use skep_guard::{clock, random};
-use skep_store::approvals::{AnswerApproval, Approval, NoteRefused};
+use skep_store::approvals::{Approval, NoteRefused};
 use skep_store::audit::AddAudit;
 use skep_store::grants::GrantRow;
 use skep_store::inbox::{Accept, Accepted, Letter};
+use skep_store::waits::AnswerApproval;
 use skep_turn::lane::Slot;
 
 use super::{Foreseen, approvers_of, draft_of, row_of, unknown_approval};
@@ -176,7 +177,7 @@ impl Hive {
             now: clock::now_ms(),
         };
         let mut permit = None;
-        if row.reopened && wish.approve {
+        if row.reopened && row.kind == ApprovalKind::Call && wish.approve {
             let (accept, slot) = self.event_of(row, &wish.by)?;
             command.event = Some(Box::new(accept));
             permit = slot;

@@ -416,6 +416,7 @@ impl Hive {
             why: row.why,
             refused: self.refused(&approvers, who),
             approvers,
+            kind: row.kind,
             state: row.state,
             reopened: row.reopened,
             asked_by: row.asked_by,

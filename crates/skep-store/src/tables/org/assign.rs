@@ -3,20 +3,24 @@
 use serde_json::json;
 use skep_core::Millis;
 use skep_core::cause::{CallRef, Cause};
-use skep_core::event::ItemState;
-use skep_core::ids::{AgentId, AgentName, CallId, ItemId, SessionKey, TurnId};
+use skep_core::event::{EventKind, ItemState};
+use skep_core::ids::{AgentName, CallId, ItemId, SessionKey, TurnId};
 use skep_core::overlap::{self, InFlight, Overlap, OverlapVerdict};
+use skep_core::question::{AnswerForm, PeerQuestion};
 use skep_core::task::{TaskKind, TaskState};
 
 use super::cancel::{self, CancelledTasks};
 pub use super::chain::ChainLimits;
 use super::chain::{self, ChainPlace};
+pub use super::hierarchy::OPERATOR;
+use super::hierarchy::{CallingAgent, Guarded, TargetAgent};
 use super::new_item::NewItem;
+use super::questions;
 use super::results::{self, Task, TaskEnd, sender};
 use super::task_views::{self, TaskRow};
 use super::waits;
 use crate::tables::inbox::EndedTurn;
-use skep_db::{Conn, Refusal, Run, SqlError, Tx, args, record};
+use skep_db::{Conn, Refusal, Run, SqlError, Tx, args};
 
 /// Pieces of work that a busy team is shown with.
 const SHOWN: i64 = 20;
@@ -45,7 +49,17 @@ pub struct Assign {
     pub deadline: Millis,
     /// The call waits for the answers until then.
     pub until: Option<Millis>,
+    /// Of a question.
+    pub question: Option<NewQuestion>,
     pub now: Millis,
+}
+
+/// What a question has beside its words.
+#[derive(Clone)]
+pub struct NewQuestion {
+    pub form: AnswerForm,
+    /// Whom the agent may ask, as its settings say.
+    pub recipients: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,38 +72,6 @@ pub enum Assigned {
     Refused { code: &'static str, why: String },
 }
 
-/// Who gives it.
-struct Giver {
-    agent: AgentId,
-    agent_name: AgentName,
-    key: SessionKey,
-    parent: Option<AgentId>,
-}
-
-record!(Giver { agent, agent_name, key, parent });
-
-/// Who is to do it. The operator has no row: see [`Target::operator`].
-struct Target {
-    agent: AgentId,
-    agent_name: AgentName,
-    parent: Option<AgentId>,
-}
-
-record!(Target { agent, agent_name, parent });
-
-/// The tasks of the operator are those of this agent, whom there is not.
-pub const OPERATOR: AgentId = AgentId(0);
-/// What one agent may have asked the operator for and has no answer to.
-const ASKED: i64 = 50;
-
-impl Target {
-    fn operator() -> Self {
-        Self { agent: OPERATOR, agent_name: AgentName::new("operator"), parent: None }
-    }
-}
-
-type Guarded<T> = Result<T, (&'static str, String)>;
-
 impl Run for Assign {
     type Out = Assigned;
 
@@ -98,7 +80,7 @@ impl Run for Assign {
         if !given.is_empty() {
             return Ok(Assigned::Given { tasks: given, new: false, turns: Vec::new() });
         }
-        let (giver, place) = self.giver(tx).await?;
+        let (giver, place) = CallingAgent::in_chain(tx, &self.turn).await?;
         let targets = match self.targets(tx.conn, &giver).await? {
             Ok(targets) => targets,
             Err((code, why)) => return Ok(Assigned::Refused { code, why }),
@@ -143,79 +125,51 @@ impl Assign {
         Ok(tasks)
     }
 
-    /// The turn must not have ended, or be about to.
-    async fn giver(&self, tx: &mut Tx<'_>) -> Result<(Giver, ChainPlace), Refusal> {
-        let select = "SELECT t.agent, a.name, l.key, a.parent_id FROM turns t \
-                      JOIN agents a ON a.id = t.agent JOIN lanes l ON l.id = t.lane \
-                      WHERE t.id = $1 AND t.ended_at IS NULL AND t.cancel IS NULL";
-        let giver = tx.conn.find(select, &args![self.turn]).await?.ok_or(Refusal::Stale)?;
-        let place = ChainPlace::of_turn(tx.conn, &self.turn).await?.ok_or(Refusal::Stale)?;
-        Ok((giver, place))
-    }
-
     /// Who is to do it, where the giver may say so.
     async fn targets(
         &self,
         conn: &mut Conn,
-        giver: &Giver,
-    ) -> Result<Guarded<Vec<Target>>, SqlError> {
-        if matches!(self.kind, TaskKind::Escalate | TaskKind::HandUp) {
-            let select = "SELECT id, name, parent_id FROM agents WHERE id = $1 \
-                          AND removed_at IS NULL AND installed = 1";
-            let above: Option<Target> = match giver.parent {
-                Some(parent) => conn.find(select, &args![parent]).await?,
-                None => None,
-            };
-            let why = || format!("there is no agent above {}", giver.agent_name);
-            return match (above, self.kind) {
-                (Some(above), _) => Ok(Ok(vec![above])),
-                (None, TaskKind::Escalate) => self.operator(conn, giver).await,
-                (None, _) => Ok(Err(("no_parent", why()))),
-            };
-        }
+        giver: &CallingAgent,
+    ) -> Result<Guarded<Vec<TargetAgent>>, SqlError> {
         let mut targets = Vec::with_capacity(self.teams.len());
         for (_, team) in &self.teams {
-            let select = "SELECT id, name, parent_id FROM agents WHERE name = $1 \
-                          AND removed_at IS NULL AND installed = 1";
-            let found: Option<Target> = conn.find(select, &args![team]).await?;
-            let own = |target: &Target| target.parent == Some(giver.agent);
-            match found {
-                Some(target) if own(&target) => targets.push(target),
-                Some(_) => {
-                    let why = format!(
-                        "{team} is not directly below {}, and only its own parent gives it work",
-                        giver.agent_name
-                    );
-                    return Ok(Err(("not_your_team", why)));
-                }
-                None => return Ok(Err(("unknown_team", format!("there is no team {team}")))),
+            match self.target(conn, giver, team).await? {
+                Ok(target) => targets.push(target),
+                Err(refused) => return Ok(Err(refused)),
             }
         }
         Ok(Ok(targets))
     }
 
-    /// Whom an agent without one above it turns to.
-    async fn operator(
+    async fn target(
         &self,
         conn: &mut Conn,
-        giver: &Giver,
-    ) -> Result<Guarded<Vec<Target>>, SqlError> {
-        let open = "SELECT item FROM tasks WHERE agent = $1 AND state = 'open' \
-                    AND from_agent = $2 LIMIT $3";
-        let args = args![OPERATOR, giver.agent, ASKED];
-        let open: Vec<ItemId> = conn.list(open, &args).await?;
-        if open.len() as i64 >= ASKED {
-            let why = format!("the operator has {ASKED} open questions of {}", giver.agent_name);
-            return Ok(Err(("rate_limited", why)));
+        giver: &CallingAgent,
+        team: &AgentName,
+    ) -> Result<Guarded<TargetAgent>, SqlError> {
+        if let Some(question) = &self.question {
+            let allowed = giver.recipient(conn, team, &question.recipients).await?;
+            return match allowed {
+                Ok(TargetAgent { agent: OPERATOR, .. }) => giver.operator(conn).await,
+                other => Ok(other),
+            };
         }
-        Ok(Ok(vec![Target::operator()]))
+        if matches!(self.kind, TaskKind::Escalate | TaskKind::HandUp) {
+            let why = || format!("there is no agent above {}", giver.agent_name);
+            return match (giver.above(conn).await?, self.kind) {
+                (Some(above), _) => Ok(Ok(above)),
+                (None, TaskKind::Escalate) => giver.operator(conn).await,
+                (None, _) => Ok(Err(("no_parent", why()))),
+            };
+        }
+        giver.team(conn, team).await
     }
 
     /// At most so many a minute, and the same one once.
     async fn guard_hand_up(
         &self,
         conn: &mut Conn,
-        giver: &Giver,
+        giver: &CallingAgent,
     ) -> Result<Option<Assigned>, SqlError> {
         let select = "SELECT t.item, i.body, t.created_at FROM tasks t \
                       JOIN items i ON i.id = t.item WHERE t.from_agent = $1 \
@@ -240,7 +194,7 @@ impl Assign {
     async fn guard_busy(
         &self,
         tx: &mut Tx<'_>,
-        targets: &[Target],
+        targets: &[TargetAgent],
     ) -> Result<Result<Vec<EndedTurn>, Assigned>, Refusal> {
         let mut cancelled = CancelledTasks::default();
         for target in targets {
@@ -281,10 +235,10 @@ impl Assign {
     async fn give(
         &self,
         tx: &mut Tx<'_>,
-        giver: &Giver,
+        giver: &CallingAgent,
         place: &ChainPlace,
         item: &ItemId,
-        target: &Target,
+        target: &TargetAgent,
     ) -> Result<(), Refusal> {
         if target.agent == OPERATOR {
             self.tell_origin(tx, giver, place, item).await?;
@@ -292,6 +246,18 @@ impl Assign {
             self.put(tx, giver, place, item, target).await?;
         }
         self.insert(tx, giver, place, item, target).await?;
+        if let Some(question) = &self.question {
+            questions::insert(tx, item, &question.form).await?;
+        }
+        if target.agent == OPERATOR || self.kind == TaskKind::Question {
+            let kind = EventKind::QuestionAsked {
+                question: item.clone(),
+                session_key: giver.key.clone(),
+                to: target.agent_name.to_string(),
+                expires_at: Some(self.deadline),
+            };
+            questions::tell(tx, &self.turn, kind, self.now).await?;
+        }
         if let (Some(task), true) = (&place.task, self.kind.is_awaited()) {
             let more = "UPDATE tasks SET open = open + 1 WHERE item = $1";
             tx.conn.run(more, &args![task]).await?;
@@ -306,13 +272,17 @@ impl Assign {
     async fn tell_origin(
         &self,
         tx: &mut Tx<'_>,
-        giver: &Giver,
+        giver: &CallingAgent,
         place: &ChainPlace,
         item: &ItemId,
     ) -> Result<(), Refusal> {
+        let (content, status) = match self.kind {
+            TaskKind::Question => ("has asked the operator something.", "asked"),
+            _ => ("has asked the operator for help.", "escalated"),
+        };
         let payload = json!({
-            "content": format!("{} has asked the operator for help.", giver.agent_name),
-            "status": "escalated", "task": item, "root": place.root, "agent": giver.agent_name,
+            "content": format!("{} {content}", giver.agent_name),
+            "status": status, "task": item, "root": place.root, "agent": giver.agent_name,
         });
         chain::notify(tx, place, format!("{item}.status"), payload, self.now).await
     }
@@ -321,16 +291,27 @@ impl Assign {
     async fn put(
         &self,
         tx: &mut Tx<'_>,
-        giver: &Giver,
+        giver: &CallingAgent,
         place: &ChainPlace,
         item: &ItemId,
-        target: &Target,
+        target: &TargetAgent,
     ) -> Result<(), Refusal> {
         let key = self.key(tx.conn, place, target).await?;
         let call = CallRef { turn: self.turn.clone(), call: self.call.clone() };
         let cause = match self.kind {
             TaskKind::Escalate => Cause::Escalation,
-            TaskKind::Delegate | TaskKind::Query | TaskKind::HandUp => Cause::Task { call },
+            TaskKind::Question => Cause::Question,
+            // A change of the hive is no work of an agent; it is asked for elsewhere.
+            TaskKind::Delegate | TaskKind::Query | TaskKind::HandUp | TaskKind::Shape => {
+                Cause::Task { call }
+            }
+        };
+        let body = match &self.question {
+            Some(question) => {
+                let (id, from) = (item.as_str(), giver.agent_name.as_str());
+                PeerQuestion { id, from, text: &self.body, form: &question.form }.text()
+            }
+            None => self.body.clone(),
         };
         let new = NewItem {
             id: item,
@@ -340,7 +321,7 @@ impl Assign {
             cause,
             priority: self.priority,
             principal: sender(&giver.agent_name),
-            body: &self.body,
+            body: &body,
             place,
             hops: place.hops + 1,
             correlation: self.correlation.as_deref(),
@@ -357,16 +338,17 @@ impl Assign {
     async fn insert(
         &self,
         tx: &mut Tx<'_>,
-        giver: &Giver,
+        giver: &CallingAgent,
         place: &ChainPlace,
         item: &ItemId,
-        target: &Target,
+        target: &TargetAgent,
     ) -> Result<(), SqlError> {
         let insert = "INSERT INTO tasks (item, root, parent_task, agent, from_agent, from_key, \
                       from_turn, from_call, kind, created_at, deadline, body) \
                       VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
         let kind = self.kind.as_str();
-        let body = (target.agent == OPERATOR).then_some(&self.body);
+        let own = target.agent == OPERATOR || self.kind == TaskKind::Question;
+        let body = own.then_some(&self.body);
         let args = args![
             item,
             place.root,
@@ -391,7 +373,7 @@ impl Assign {
         &self,
         conn: &mut Conn,
         place: &ChainPlace,
-        target: &Target,
+        target: &TargetAgent,
     ) -> Result<SessionKey, SqlError> {
         if self.kind == TaskKind::Escalate
             && let Some(task) = &place.task

@@ -107,7 +107,8 @@ pub(crate) async fn of_turn(
     Ok(())
 }
 
-async fn silently(
+/// Ends a task that nobody wants any more. Whoever gave it is not told.
+pub(crate) async fn silently(
     tx: &mut Tx<'_>,
     task: &Task,
     now: Millis,
@@ -151,7 +152,9 @@ async fn end_work(
     }
     let open = "SELECT t.id, t.state FROM turns t WHERE t.lane = $1 AND t.ended_at IS NULL \
                 AND EXISTS (SELECT 1 FROM items i LEFT JOIN tasks c ON c.item = i.correlation \
-                WHERE i.turn = t.id AND (i.id = $2 OR i.kind = 'event' AND c.parent_task = $2))";
+                WHERE i.turn = t.id AND (i.id = $2 \
+                OR i.kind IN ('event', 'approved') AND c.parent_task = $2 \
+                OR i.kind = 'continue' AND i.correlation = $2))";
     let open: Option<(TurnId, TurnState)> =
         tx.conn.find(open, &args![task.lane, task.item]).await?;
     if let Some((turn, state)) = open {
@@ -165,6 +168,7 @@ async fn end_work(
 async fn pending_of(conn: &mut Conn, task: &Task) -> Result<Vec<ItemId>, SqlError> {
     let select = "SELECT i.id FROM items i LEFT JOIN tasks c ON c.item = i.correlation \
                   WHERE i.lane = $1 AND i.state = 'pending' AND i.turn IS NULL \
-                  AND (i.id = $2 OR i.kind = 'event' AND c.parent_task = $2)";
+                  AND (i.id = $2 OR i.kind IN ('event', 'approved') AND c.parent_task = $2 \
+                  OR i.kind = 'continue' AND i.correlation = $2)";
     conn.list(select, &args![task.lane, task.item]).await
 }

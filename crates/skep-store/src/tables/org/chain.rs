@@ -41,8 +41,9 @@ macro_rules! select_place {
             "SELECT i.id, coalesce(i.chain_root, i.id), i.hops, ",
             "coalesce(i.origin_channel, i.channel), i.origin_topic, ",
             "coalesce(i.origin_principal, i.principal), ",
-            "CASE i.kind WHEN 'event' THEN (SELECT c.parent_task FROM tasks c ",
+            "CASE WHEN i.kind IN ('event', 'approved') THEN (SELECT c.parent_task FROM tasks c ",
             "WHERE c.item = i.correlation) ",
+            "WHEN i.kind = 'continue' THEN i.correlation ",
             "ELSE (SELECT c.item FROM tasks c WHERE c.item = i.id) END ",
             $from
         )

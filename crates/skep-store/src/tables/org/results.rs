@@ -3,15 +3,15 @@
 use serde_json::json;
 use skep_core::Millis;
 use skep_core::cause::Cause;
-use skep_core::event::ItemState;
+use skep_core::event::{EventKind, ItemState};
 use skep_core::ids::{AgentId, AgentName, ItemId, LaneId, Principal, SessionKey, TurnId};
-use skep_core::task::{TaskKind, TaskState};
+use skep_core::task::{QuestionEnd, TaskKind, TaskState};
 use skep_core::task_event::{self, TaskEvent};
 
 use super::cancel::{self, CancelledTasks};
 use super::chain::{self, ChainPlace};
 use super::new_item::NewItem;
-use super::waits;
+use super::{questions, shape, waits};
 use crate::tables::inbox::NORMAL;
 use skep_db::{Columns, Conn, Record, Refusal, SqlError, Tx, args};
 
@@ -64,7 +64,7 @@ macro_rules! select_tasks {
     ($which:literal) => {
         concat!(
             "SELECT t.item, t.root, t.parent_task, a.name, t.from_agent, t.from_key, t.from_turn, ",
-            "t.kind, t.open, t.created_at, coalesce(i.body, t.body, ''), coalesce(i.lane, 0) ",
+            "t.kind, t.open, t.created_at, coalesce(t.body, i.body, ''), coalesce(i.lane, 0) ",
             "FROM tasks t LEFT JOIN agents a ON a.id = t.agent ",
             "LEFT JOIN items i ON i.id = t.item ",
             $which
@@ -76,6 +76,17 @@ impl Task {
     /// Who does it, in words.
     fn worker(&self) -> &str {
         self.agent_name.as_ref().map_or(OPERATOR, AgentName::as_str)
+    }
+
+    /// Somebody was told of it as a question. What is to be approved stands among the approvals.
+    fn is_asked(&self) -> bool {
+        match self.kind {
+            TaskKind::Question => true,
+            TaskKind::Shape => false,
+            TaskKind::Delegate | TaskKind::Query | TaskKind::Escalate | TaskKind::HandUp => {
+                self.agent_name.is_none()
+            }
+        }
     }
 
     /// Where it has not ended.
@@ -100,6 +111,27 @@ impl Task {
         let select =
             select_tasks!("WHERE t.root = $1 AND t.parent_task IS NULL AND t.state = 'open'");
         conn.list(select, &args![root]).await
+    }
+
+    /// Those that an agent has to do and has not ended, so many at a time.
+    pub async fn of_worker(
+        conn: &mut Conn,
+        agent: AgentId,
+        most: i64,
+    ) -> Result<Vec<Self>, SqlError> {
+        let select =
+            select_tasks!("WHERE t.agent = $1 AND t.state = 'open' ORDER BY t.created_at LIMIT $2");
+        conn.list(select, &args![agent, most]).await
+    }
+
+    /// Those that an agent gave and that have not ended, so many at a time.
+    pub async fn of_giver(
+        conn: &mut Conn,
+        agent: AgentId,
+        most: i64,
+    ) -> Result<Vec<Self>, SqlError> {
+        let select = select_tasks!("WHERE t.from_agent = $1 AND t.state = 'open' LIMIT $2");
+        conn.list(select, &args![agent, most]).await
     }
 
     /// Those whose time is over.
@@ -138,8 +170,8 @@ pub(crate) struct TurnResult<'a> {
     /// What it said, or why it said nothing.
     pub text: &'a str,
     pub kept: &'a [KeptResult],
-    /// It was there for events alone.
-    pub only_events: bool,
+    /// It was there for what came back alone: events, messages, reminders.
+    pub comes_back: bool,
     pub now: Millis,
 }
 
@@ -158,6 +190,10 @@ pub(crate) async fn of_turn(
             ItemState::Cancelled => TaskState::Cancelled,
             _ => TaskState::Failed,
         };
+        // What is asked is answered by a tool alone; a turn that says nothing may come back to it.
+        if task.kind == TaskKind::Question && state == TaskState::Done {
+            continue;
+        }
         if state == TaskState::Cancelled {
             cancel::within(tx, &id, now, cancelled).await?;
         } else if task.open > 0 || awaits_event(tx.conn, turn.lane, &id).await? {
@@ -167,7 +203,7 @@ pub(crate) async fn of_turn(
         let file = kept.map(|kept| kept.file.as_str());
         cancelled.woke |= end(tx, &task, &TaskEnd { state, code, text, file, now }).await?;
     }
-    if turn.only_events {
+    if turn.comes_back {
         answer_origin(tx, turn).await?;
     }
     Ok(())
@@ -175,10 +211,12 @@ pub(crate) async fn of_turn(
 
 /// The tasks that the items of a turn belong to.
 pub(crate) async fn worked_at(conn: &mut Conn, turn: &TurnId) -> Result<Vec<ItemId>, SqlError> {
-    let own = "SELECT t.item FROM items i JOIN tasks t ON t.item = i.id WHERE i.turn = $1";
+    let own = "SELECT t.item FROM items i JOIN tasks t ON t.item = \
+               CASE i.kind WHEN 'continue' THEN i.correlation ELSE i.id END WHERE i.turn = $1";
     let mut tasks: Vec<ItemId> = conn.list(own, &args![turn]).await?;
     let events = "SELECT c.parent_task FROM items i JOIN tasks c ON c.item = i.correlation \
-                  WHERE i.turn = $1 AND i.kind = 'event' AND c.parent_task IS NOT NULL";
+                  WHERE i.turn = $1 AND i.kind IN ('event', 'approved') \
+                  AND c.parent_task IS NOT NULL";
     for task in conn.list(events, &args![turn]).await? {
         if !tasks.contains(&task) {
             tasks.push(task);
@@ -187,11 +225,13 @@ pub(crate) async fn worked_at(conn: &mut Conn, turn: &TurnId) -> Result<Vec<Item
     Ok(tasks)
 }
 
-/// The end of something given in its course is on its way to the task.
+/// The end of something given in its course is on its way to the task, or a turn that goes on
+/// with it.
 async fn awaits_event(conn: &mut Conn, lane: LaneId, task: &ItemId) -> Result<bool, SqlError> {
-    let select = "SELECT 1 FROM items i JOIN tasks c ON c.item = i.correlation WHERE i.lane = $1 \
-                  AND i.state = 'pending' AND i.turn IS NULL AND i.kind = 'event' \
-                  AND c.parent_task = $2 LIMIT 1";
+    let select = "SELECT 1 FROM items i LEFT JOIN tasks c ON c.item = i.correlation \
+                  WHERE i.lane = $1 AND i.state = 'pending' AND i.turn IS NULL \
+                  AND (i.kind IN ('event', 'approved') AND c.parent_task = $2 \
+                  OR i.kind = 'continue' AND i.correlation = $2) LIMIT 1";
     Ok(conn.find::<i64>(select, &args![lane, task]).await?.is_some())
 }
 
@@ -224,10 +264,21 @@ pub(crate) async fn mark_ended(
     if tx.conn.run(update, &args).await? == 0 {
         return Ok(false);
     }
+    if task.is_asked() {
+        let state = match end.state {
+            TaskState::Open | TaskState::Done => QuestionEnd::Answered,
+            TaskState::Cancelled => QuestionEnd::Withdrawn,
+            TaskState::Failed if end.code == Some(task_event::EXPIRED) => QuestionEnd::Expired,
+            TaskState::Failed => QuestionEnd::Failed,
+        };
+        let kind = EventKind::QuestionEnded { question: task.item.clone(), state };
+        questions::tell(tx, &task.from_turn, kind, end.now).await?;
+    }
     if let (Some(parent), true) = (&task.parent_task, task.kind.is_awaited()) {
         let less = "UPDATE tasks SET open = open - 1 WHERE item = $1";
         tx.conn.run(less, &args![parent]).await?;
     }
+    shape::close(tx, task, end).await?;
     Ok(true)
 }
 
@@ -240,11 +291,13 @@ async fn tell_giver(tx: &mut Tx<'_>, task: &Task, end: &TaskEnd<'_>) -> Result<b
     };
     let (Some(agent_name), Some(place)) = (name, place) else { return Ok(false) };
     let counts = "SELECT coalesce(sum(state = 'open'), 0), count(*) FROM tasks \
-                  WHERE root = $1 AND from_agent = $2 AND from_key = $3 AND kind <> 'hand_up'";
+                  WHERE root = $1 AND from_agent = $2 AND from_key = $3 \
+                  AND kind <> 'hand_up' AND kind <> 'shape'";
     let args = args![task.root, task.from_agent, task.from_key];
     let (open, all) = tx.conn.one(counts, &args, "a sum has a row").await?;
     let body = TaskEvent {
         task: task.item.as_str(),
+        kind: task.kind,
         team: task.agent_name.as_ref().map(AgentName::as_str),
         code: end.code,
         state: end.state,
@@ -272,6 +325,7 @@ async fn tell_giver(tx: &mut Tx<'_>, task: &Task, end: &TaskEnd<'_>) -> Result<b
     let woke = event.insert(tx).await?;
     if let (Some(team), None) = (&task.agent_name, &task.parent_task)
         && end.state != TaskState::Cancelled
+        && task.kind != TaskKind::Question
     {
         let word = if end.state == TaskState::Done { "done" } else { "failed" };
         let payload = json!({
@@ -289,8 +343,8 @@ pub(crate) fn sender(agent: &AgentName) -> Principal {
     Principal(format!("agent:{agent}"))
 }
 
-/// The text of a turn that was there for events alone, where nothing of its chain is open any
-/// more: whoever is behind it has their answer.
+/// The text of a turn that was there for what came back alone, in the conversation that the chain
+/// began in, where nothing of it is open any more: whoever is behind it has their answer.
 async fn answer_origin(tx: &mut Tx<'_>, turn: &TurnResult<'_>) -> Result<(), Refusal> {
     let Some(place) = ChainPlace::of_turn(tx.conn, turn.turn).await? else { return Ok(()) };
     if place.task.is_some() || turn.state == ItemState::Cancelled || turn.text.trim().is_empty() {
@@ -298,7 +352,12 @@ async fn answer_origin(tx: &mut Tx<'_>, turn: &TurnResult<'_>) -> Result<(), Ref
     }
     let open = "SELECT 1 FROM tasks WHERE root = $1 AND state = 'open' LIMIT 1";
     let pending = "SELECT 1 FROM items WHERE lane = $1 AND state = 'pending' AND turn IS NULL \
-                   AND kind = 'event' AND chain_root = $2 LIMIT 1";
+                   AND kind IN ('event', 'approved', 'peer', 'continue') AND chain_root = $2 \
+                   LIMIT 1";
+    let began = "SELECT 1 FROM items WHERE id = $1 AND lane = $2";
+    if tx.conn.find::<i64>(began, &args![place.root, turn.lane]).await?.is_none() {
+        return Ok(());
+    }
     if tx.conn.find::<i64>(open, &args![place.root]).await?.is_some()
         || tx.conn.find::<i64>(pending, &args![turn.lane, place.root]).await?.is_some()
     {

@@ -77,7 +77,7 @@ macro_rules! select_rows {
             "coalesce(l.key, ''), f.name, t.from_key, t.kind, t.state, ",
             "coalesce(i.state, CASE t.state WHEN 'open' THEN 'waiting' ELSE t.state END), ",
             "t.open, coalesce(i.hops, 0), coalesce(i.origin_principal, i.principal, ''), ",
-            "coalesce(i.body, t.body, ''), t.result, t.code, t.created_at, ",
+            "coalesce(t.body, i.body, ''), t.result, t.code, t.created_at, ",
             "i.started_at, t.ended_at, t.deadline FROM tasks t ",
             "LEFT JOIN agents a ON a.id = t.agent JOIN agents f ON f.id = t.from_agent ",
             "LEFT JOIN items i ON i.id = t.item LEFT JOIN lanes l ON l.id = i.lane ",

@@ -4,10 +4,14 @@
 use serde_json::{Value as Json, json};
 use skep_core::Millis;
 use skep_core::decision::Decision;
-use skep_core::ids::{AgentId, CallId, ItemId, LaneId, TurnId};
+use skep_core::ids::{AgentId, CallId, ItemId, LaneId, SessionKey, TurnId};
 
 use crate::tables::leases::make_ready;
+use crate::tables::pending;
 use skep_db::{Conn, Refusal, SqlError, Tx, args};
+
+/// Until a call that is about to wait is looked at again.
+const NOT_YET: Millis = 1000;
 
 pub(crate) async fn insert(
     tx: &mut Tx<'_>,
@@ -42,15 +46,28 @@ pub(crate) async fn settle(
     call: &CallId,
     now: Millis,
 ) -> Result<bool, Refusal> {
-    let open = "SELECT 1 FROM waits WHERE turn = $1 AND call = $2 LIMIT 1";
-    if tx.conn.find::<i64>(open, &args![turn, call]).await?.is_some() {
-        return Ok(false);
+    let open = "SELECT task FROM waits WHERE turn = $1 AND call = $2 LIMIT 1";
+    match tx.conn.find::<ItemId>(open, &args![turn, call]).await? {
+        Some(wait) if is_receiver(&wait) => return settle_receiver(tx, turn, call, now).await,
+        Some(_) => return Ok(false),
+        None => {}
     }
     let answers = answers(tx.conn, turn, call).await?;
     if answers.as_array().is_none_or(Vec::is_empty) {
         return Ok(false);
     }
-    let decision = Decision::Tool(json!({ "tasks": answers })).stored();
+    decide(tx, turn, call, json!({ "tasks": answers }), now).await
+}
+
+/// False: the call does not wait, or not yet.
+async fn decide(
+    tx: &mut Tx<'_>,
+    turn: &TurnId,
+    call: &CallId,
+    value: Json,
+    now: Millis,
+) -> Result<bool, Refusal> {
+    let decision = Decision::Tool(value).stored();
     let update = "UPDATE calls SET decision = $3, changed_at = $4 WHERE turn = $1 \
                   AND call_id = $2 AND state = 'waiting' AND decision IS NULL";
     if tx.conn.run(update, &args![turn, call, decision, now]).await? == 0 {
@@ -62,6 +79,92 @@ pub(crate) async fn settle(
         make_ready(tx, turn, lane, agent, None, now).await?;
     }
     Ok(true)
+}
+
+/// A call that waits for messages has a wait of its own, of no task.
+const RECEIVER: &str = "recv:";
+
+pub(crate) fn is_receiver(wait: &ItemId) -> bool {
+    wait.as_str().starts_with(RECEIVER)
+}
+
+fn receiver(turn: &TurnId, call: &CallId) -> ItemId {
+    ItemId(format!("{RECEIVER}{turn}/{call}"))
+}
+
+/// From now on the call waits for messages. One that waits does so as long as it said first.
+pub(crate) async fn insert_receiver(
+    tx: &mut Tx<'_>,
+    turn: &TurnId,
+    call: &CallId,
+    until: Millis,
+) -> Result<(), SqlError> {
+    let insert = "INSERT INTO waits (turn, call, task, until) VALUES ($1, $2, $3, $4) \
+                  ON CONFLICT (turn, call, task) DO NOTHING";
+    tx.conn.run(insert, &args![turn, call, receiver(turn, call), until]).await?;
+    Ok(())
+}
+
+pub(crate) async fn end_receiver(
+    tx: &mut Tx<'_>,
+    turn: &TurnId,
+    call: &CallId,
+) -> Result<(), SqlError> {
+    end(tx, &receiver(turn, call)).await.map(drop)
+}
+
+/// A message has come: whoever waits for one in the conversation goes on.
+pub(crate) async fn wake_receiver(
+    tx: &mut Tx<'_>,
+    agent: AgentId,
+    key: &SessionKey,
+    now: Millis,
+) -> Result<(), Refusal> {
+    let waiting = "SELECT w.turn, w.call FROM lanes l JOIN turns t ON t.lane = l.id \
+                   AND t.ended_at IS NULL JOIN waits w ON w.turn = t.id \
+                   WHERE l.agent = $1 AND l.key = $2";
+    let waiting: Vec<(TurnId, CallId)> = tx.conn.list(waiting, &args![agent, key]).await?;
+    for (turn, call) in waiting {
+        settle(tx, &turn, &call, now).await?;
+    }
+    Ok(())
+}
+
+async fn settle_receiver(
+    tx: &mut Tx<'_>,
+    turn: &TurnId,
+    call: &CallId,
+    now: Millis,
+) -> Result<bool, Refusal> {
+    let lane = "SELECT lane FROM turns WHERE id = $1";
+    let lane: Option<LaneId> = tx.conn.find(lane, &args![turn]).await?;
+    let come = match lane {
+        Some(lane) => pending::peers(tx.conn, lane).await? > 0,
+        None => false,
+    };
+    if !come || !decide(tx, turn, call, json!({ "messages": true }), now).await? {
+        return Ok(false);
+    }
+    end_receiver(tx, turn, call).await?;
+    Ok(true)
+}
+
+/// No message came in time. One that does not wait yet is looked at again.
+pub(crate) async fn expire_receiver(
+    tx: &mut Tx<'_>,
+    turn: &TurnId,
+    call: &CallId,
+    now: Millis,
+) -> Result<bool, Refusal> {
+    let begins = "SELECT 1 FROM calls c JOIN turns t ON t.id = c.turn WHERE c.turn = $1 \
+                  AND c.call_id = $2 AND t.ended_at IS NULL AND c.state IN ('planned', 'started')";
+    if tx.conn.find::<i64>(begins, &args![turn, call]).await?.is_some() {
+        let later = "UPDATE waits SET until = $3 WHERE turn = $1 AND call = $2";
+        tx.conn.run(later, &args![turn, call, now + NOT_YET]).await?;
+        return Ok(false);
+    }
+    end_receiver(tx, turn, call).await?;
+    decide(tx, turn, call, json!({ "messages": false }), now).await
 }
 
 /// What the tasks of a call have come to, in the order they were given.

@@ -9,7 +9,7 @@ use skep_core::ids::ItemId;
 
 /// Who waits for which item. Locked for single map operations by doors and the writer's notify.
 #[derive(Default)]
-pub(crate) struct Waiters {
+pub struct Waiters {
     waiting: Mutex<HashMap<ItemId, Vec<oneshot::Sender<()>>>>,
 }
 

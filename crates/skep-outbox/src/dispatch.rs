@@ -14,7 +14,7 @@ use skep_core::ids::ChannelId;
 const DEPTH: usize = 4096;
 
 /// What a pump hears of.
-pub(crate) enum Wake {
+pub enum Wake {
     /// A frame was committed.
     Frame(Frame),
     /// Somebody listens on this channel again.
@@ -23,21 +23,21 @@ pub(crate) enum Wake {
 
 /// The pumps, by the word their channel ids begin with.
 #[derive(Clone, Default)]
-pub(crate) struct Dispatcher {
+pub struct Dispatcher {
     /// Written once per channel at start, read per frame.
     inlets: Arc<RwLock<HashMap<String, Inlet>>>,
 }
 
 /// One pump's end of the queue.
 #[derive(Clone)]
-pub(crate) struct Inlet {
+pub struct Inlet {
     queue: mpsc::Sender<Wake>,
     lost: Arc<AtomicBool>,
 }
 
 /// The other end.
-pub(crate) struct Wakes {
-    pub queue: mpsc::Receiver<Wake>,
+pub struct Wakes {
+    pub(crate) queue: mpsc::Receiver<Wake>,
     lost: Arc<AtomicBool>,
 }
 
@@ -76,7 +76,7 @@ impl Inlet {
 
 impl Wakes {
     /// Whether the queue was too short since this was last asked.
-    pub fn take_lost(&self) -> bool {
+    pub(crate) fn take_lost(&self) -> bool {
         self.lost.swap(false, Ordering::AcqRel)
     }
 }

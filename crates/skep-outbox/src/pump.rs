@@ -21,8 +21,8 @@ use skep_guard::clock;
 use skep_store::outbox::{self, PendingFrame};
 use skep_store::{Pending, Store, StoreError};
 
-use crate::outbox::dispatch::{Wake, Wakes};
-use crate::outbox::records::DeliveryRecords;
+use crate::dispatch::{Wake, Wakes};
+use crate::records::DeliveryRecords;
 
 /// Frames under way at once, each of another channel id.
 const SENDING: usize = 64;
@@ -38,7 +38,7 @@ const LONG_PAUSE: Duration = Duration::from_secs(1);
 /// are collected.
 const RECORD_EVERY: Duration = Duration::from_secs(5);
 
-pub(crate) struct Pump {
+struct Pump {
     channel: Arc<dyn Channel>,
     store: Store,
     wakes: Wakes,
@@ -89,7 +89,7 @@ enum Listener {
 }
 
 /// Sends until the hive ends.
-pub(crate) async fn run(
+pub async fn run(
     channel: Arc<dyn Channel>,
     store: Store,
     wakes: Wakes,

@@ -1,0 +1,232 @@
+//! `spawn_team`, `request_spawn`: an agent wants a team below it.
+
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Map, Value, json};
+
+use skep_core::ids::{AgentName, is_agent_name};
+use skep_core::policy::allow;
+use skep_core::settings::AgentState;
+use skep_core::tool::ToolAnswer;
+use skep_store::assign::ChainLimits;
+use skep_store::spawn::Spawner;
+
+use super::arguments::{RequestSpawnArguments, SpawnArguments};
+use super::by_people::OPERATOR;
+use super::making::{self, SpawnFailure, SpawnOrder};
+use super::tool::{OrgCall, answered, refused};
+use super::update_team::{DESCRIPTION, keywords};
+use crate::door::AgentDraft;
+
+/// Bytes of what a team is to know.
+const CONTEXT: usize = 64 << 10;
+/// What a team has that nobody named tools for, as far as its spawner has it.
+const USUAL: [&str; 2] = ["@files", "@messages"];
+/// The argument that is on no record.
+pub(super) const CREDENTIALS: &str = "credentials";
+
+type Refused = Box<ToolAnswer>;
+
+pub(super) async fn spawn(call: OrgCall, arguments: SpawnArguments) -> ToolAnswer {
+    make(&call, named(arguments)).await
+}
+
+pub(super) async fn spawn_refusal(call: OrgCall, arguments: SpawnArguments) -> Option<ToolAnswer> {
+    refusal(&call, named(arguments)).await
+}
+
+pub(super) async fn request(call: OrgCall, arguments: RequestSpawnArguments) -> ToolAnswer {
+    make(&call, requested(&call, arguments)).await
+}
+
+pub(super) async fn request_refusal(
+    call: OrgCall,
+    arguments: RequestSpawnArguments,
+) -> Option<ToolAnswer> {
+    refusal(&call, requested(&call, arguments)).await
+}
+
+fn named(arguments: SpawnArguments) -> Result<TeamWish, Refused> {
+    let words = match keywords(arguments.scope_accepts) {
+        Ok(words) if words.is_empty() => {
+            return Err(no("no_keywords", "scope_accepts names at least one keyword"));
+        }
+        Ok(words) => words,
+        Err(why) => return Err(no("bad_keyword", &why)),
+    };
+    Ok(TeamWish {
+        name: arguments.name,
+        description: arguments.description.unwrap_or_default(),
+        words,
+        context: arguments.init_context,
+        engine: arguments.engine,
+        profile: arguments.profile,
+        tools: arguments.allowed_tools,
+        has_credentials: arguments.credentials.is_some(),
+    })
+}
+
+/// What a manager asks for.
+fn requested(call: &OrgCall, arguments: RequestSpawnArguments) -> Result<TeamWish, Refused> {
+    if !call.is_manager() {
+        return Err(no("not_manager", "only an agent with `manager: true` may ask for agents"));
+    }
+    Ok(TeamWish {
+        words: vec![arguments.name.to_string()],
+        name: arguments.name,
+        description: arguments.description,
+        context: None,
+        engine: None,
+        profile: None,
+        tools: None,
+        has_credentials: false,
+    })
+}
+
+/// What an agent wants.
+struct TeamWish {
+    name: AgentName,
+    description: String,
+    words: Vec<String>,
+    context: Option<String>,
+    engine: Option<String>,
+    profile: Option<String>,
+    tools: Option<Vec<String>>,
+    has_credentials: bool,
+}
+
+async fn make(call: &OrgCall, wanted: Result<TeamWish, Refused>) -> ToolAnswer {
+    let order = match wanted.and_then(|wanted| order(call, wanted)) {
+        Ok(order) => order,
+        Err(refused) => return *refused,
+    };
+    match making::spawn(&call.shared, order).await {
+        Ok(result) => answered(&result),
+        Err(failure) => told(&failure),
+    }
+}
+
+/// Why nobody has to be asked whether the team may be made.
+async fn refusal(call: &OrgCall, wanted: Result<TeamWish, Refused>) -> Option<ToolAnswer> {
+    match wanted.and_then(|wanted| order(call, wanted)) {
+        Ok(order) => making::check(&call.shared, &order).await.err().map(|no| told(&no)),
+        Err(refused) => Some(*refused),
+    }
+}
+
+fn told(failure: &SpawnFailure) -> ToolAnswer {
+    let SpawnFailure { code, step, why } = failure;
+    match step {
+        None => refused(code, why),
+        Some(step) => {
+            let failed = json!({"success": false, "error": code, "step": step, "reason": why});
+            ToolAnswer::error(failed.to_string())
+        }
+    }
+}
+
+fn no(code: &str, why: &str) -> Refused {
+    Box::new(refused(code, why))
+}
+
+fn order(call: &OrgCall, wanted: TeamWish) -> Result<SpawnOrder, Refused> {
+    if !is_agent_name(wanted.name.as_str()) || wanted.name.as_str() == OPERATOR {
+        let why = "a name has 1 to 64 lower-case letters, digits and single dashes";
+        return Err(no("bad_name", why));
+    }
+    if wanted.description.chars().count() > DESCRIPTION {
+        let why = format!("a description has at most {DESCRIPTION} characters");
+        return Err(no("too_large", &why));
+    }
+    if wanted.context.as_ref().is_some_and(|context| context.len() > CONTEXT) {
+        return Err(no("too_large", &format!("init_context has at most {CONTEXT} bytes")));
+    }
+    let credentials = match (wanted.has_credentials, call.context.secrets.given(CREDENTIALS)) {
+        (false, _) => Vec::new(),
+        (true, Some(given)) => {
+            read_credentials(given).map_err(|why| no("bad_credentials", &why))?
+        }
+        (true, None) => {
+            let why = "the credentials are on no record, and the hive was started since they were \
+                       given; nothing was made. Call again with them.";
+            return Err(no("credentials_lost", why));
+        }
+    };
+    let settings = call.shared.settings();
+    let Some(AgentState::Active(spawner)) = settings.agents.get(&call.context.agent) else {
+        return Err(no("unknown_team", "you are not among the agents any more"));
+    };
+    let tools =
+        tools_of(wanted.tools, &spawner.allowed_tools).map_err(|why| no("unknown_tool", &why))?;
+    let limits = &settings.limits;
+    let limits = ChainLimits { hops: limits.hops, items: limits.items_per_root };
+    Ok(SpawnOrder {
+        op: format!("{}/{}", call.context.turn, call.context.call),
+        draft: AgentDraft {
+            name: wanted.name,
+            parent: Some(call.context.agent.clone()),
+            description: wanted.description,
+            engine: wanted.engine,
+            profile: wanted.profile,
+            allowed_tools: Some(tools),
+            context: wanted.context,
+        },
+        words: wanted.words,
+        credentials,
+        spawner: Spawner::Turn { turn: call.context.turn.clone(), limits },
+        by: format!("agent:{}", call.context.agent),
+        cancel: call.context.cancel.clone(),
+    })
+}
+
+/// What is named as far as the spawner has it; nothing named: what is usual.
+fn tools_of(named: Option<Vec<String>>, spawner: &[String]) -> Result<Vec<String>, String> {
+    let usual = || USUAL.iter().map(|name| (*name).to_owned()).collect();
+    let mut patterns: Vec<String> = Vec::new();
+    for name in named.unwrap_or_else(usual) {
+        match allow::preset(&name) {
+            Some(tools) => patterns.extend(tools.iter().map(|tool| (*tool).to_owned())),
+            None if name.starts_with('@') => return Err(format!("there is no preset {name}")),
+            None => patterns.push(name),
+        }
+    }
+    Ok(allow::both(&patterns, spawner))
+}
+
+/// Names and values of an object of texts.
+fn read_credentials(given: &SecretString) -> Result<Vec<(String, SecretString)>, String> {
+    let fields: Map<String, Value> = serde_json::from_str(given.expose_secret())
+        .map_err(|_| "credentials is an object of names and texts".to_owned())?;
+    let one = |(name, value): (String, Value)| match value {
+        Value::String(value) => Ok((name, SecretString::from(value))),
+        _ => Err("every value of credentials is a text".to_owned()),
+    };
+    fields.into_iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn org_a_spawned_agent_never_has_more_than_its_spawner() {
+        let files = ["read", "write", "edit", "glob", "grep"];
+        let check = |named: Option<&[&str]>, spawner: &[&str], expected: &[&str]| {
+            let tools = tools_of(named.map(list), &list(spawner));
+            assert_eq!(tools, Ok(list(expected)), "{named:?} {spawner:?}");
+        };
+        check(None, &["read", "bash"], &["read"]);
+        check(None, &["bash"], &[]);
+        check(None, &["read", "recv", "set_*"], &["read", "recv", "set_status"]);
+        check(Some(&["bash", "read"]), &["read"], &["read"]);
+        check(Some(&["*"]), &["read", "vault_*"], &["read", "vault_*"]);
+        check(Some(&["*"]), &["*"], &["*"]);
+        check(Some(&["@files"]), &["*"], &files);
+        check(Some(&["@files", "bash"]), &["grep"], &["grep"]);
+        check(Some(&[]), &["*"], &[]);
+        assert!(tools_of(Some(list(&["@all"])), &list(&["*"])).is_err());
+    }
+}

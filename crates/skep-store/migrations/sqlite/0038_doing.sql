@@ -1,0 +1,2 @@
+-- What an agent says it does, in a line.
+ALTER TABLE agents ADD COLUMN doing TEXT;
