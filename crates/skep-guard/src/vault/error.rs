@@ -20,6 +20,10 @@ pub enum VaultError {
     #[error("the key file of the vault no longer holds the key in use, and a restart would lock \
              its entries: put the lines of {} back", .path.display())]
     Changed { path: PathBuf },
+    #[error("the key file of the vault opens none of its entries, so it may be another vault's: \
+             name the right one, or set each entry that is there again (or remove it) before you \
+             add one: {}", .path.display())]
+    Foreign { path: PathBuf },
     #[error("the key file of the vault holds no key: put the lines of {} back", .path.display())]
     Empty { path: PathBuf },
     #[error("the key file of the vault has a line that is no key: line {line} of {} should be an \

@@ -104,7 +104,13 @@ impl KeyPlace {
             ErrorKind::NotFound => VaultError::NoKeyFile { path: path() },
             _ => VaultError::Unreadable { path: path(), why: error.to_string() },
         };
-        let mode = fs::metadata(&self.path).map_err(failed)?.permissions().mode();
+        let about = fs::metadata(&self.path).map_err(failed)?;
+        // A pipe would be waited for, and a device may have no end.
+        if !about.is_file() {
+            let why = "it is no regular file".to_owned();
+            return Err(VaultError::Unreadable { path: path(), why });
+        }
+        let mode = about.permissions().mode();
         // A service manager sets its own modes, and its folder is closed.
         if mode & 0o077 != 0 && self.kind != PlaceKind::Credential {
             return Err(VaultError::Exposed { path: path(), mode: mode & 0o777 });

@@ -257,6 +257,9 @@ impl Vault {
             (None, None) => return Err(VaultError::Unknown { name }),
         };
         self.with_key()?;
+        if before.is_none() {
+            self.check_ours()?;
+        }
         let (key_id, sealed) = self.read().seal(owner, &name, &value)?;
         let used_at = before.and_then(|row| row.used_at);
         let row = VaultRow { owner, name, key_id, sealed, secret, hosts, set_at: now, used_at };
@@ -387,6 +390,19 @@ impl Vault {
         match read_keys(Some(place), &self.home)?.find(id) == Some(key) {
             true => Ok(()),
             false => Err(VaultError::Changed { path: place.path.clone() }),
+        }
+    }
+
+    /// Whether a new entry would be sealed as those that are there: not by a key that opens none.
+    fn check_ours(&self) -> Result<(), VaultError> {
+        let state = self.read();
+        let mut entries = state.entries.values().peekable();
+        let is_open = |entry: &HeldEntry| entry.value.is_some() || state.open(&entry.row).is_ok();
+        match &self.place {
+            Some(place) if entries.peek().is_some() && !entries.any(is_open) => {
+                Err(VaultError::Foreign { path: place.path.clone() })
+            }
+            _ => Ok(()),
         }
     }
 

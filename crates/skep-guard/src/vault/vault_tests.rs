@@ -161,9 +161,29 @@ async fn vault_a_missing_or_wrong_key_locks_entries_and_says_why() {
         assert!(vault.unlock());
         assert_eq!(value(&vault, HIVE, "KEY").as_deref(), Ok("value-of-the-key"));
     }
+    // Another vault's key adds nothing beside entries that it does not open.
+    fs::write(&path, format!("x {BASE64}\n")).unwrap();
+    let vault = bench.open();
+    let foreign = VaultError::Foreign { path: path.clone() };
+    let added = vault.set(new(HIVE, "OTHER", "another-value", true), None, 1).await;
+    assert_eq!(added, Err(foreign));
+    assert_eq!(bench.key_ids().len(), 1);
+    // Whoever has lost the key sets again what was sealed with it.
+    let bench_of_lost = Bench::new();
+    set(&bench_of_lost.open(), HIVE, "KEY", "value-of-the-key").await;
+    fs::write(bench_of_lost.file(), format!("x {BASE64}\n")).unwrap();
+    let lost = bench_of_lost.open();
+    set(&lost, HIVE, "KEY", "value-set-again").await;
+    set(&lost, HIVE, "OTHER", "another-value").await;
+    fs::write(&path, &good).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     let exposed = VaultError::Exposed { path: path.clone(), mode: 0o644 };
     assert_eq!(value(&bench.open(), HIVE, "KEY"), Err(exposed));
+    fs::remove_file(&path).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR).unwrap();
+    let why = "it is no regular file".to_owned();
+    let pipe = VaultError::Unreadable { path: path.clone(), why };
+    assert_eq!(value(&bench.open(), HIVE, "KEY"), Err(pipe));
     fs::remove_file(&path).unwrap();
     let vault = bench.open();
     let missing = VaultError::NoKeyFile { path: path.clone() };
