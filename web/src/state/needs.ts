@@ -20,8 +20,10 @@ export interface Need {
   /** Without one of these two, something failed. */
   approval?: ApprovalInfo;
   question?: Question;
-  /** A message whose turn failed. */
+  /** What a turn failed at. */
   item?: string;
+  /** A person sent it, and may again. */
+  again?: boolean;
   /** A call whose outcome somebody has to say. */
   unknown?: UnknownCall;
 }
@@ -77,6 +79,7 @@ export function needs(
       at: item.finished_at ?? item.created_at,
       open: href(talkOf(item)),
       item: item.item_id,
+      again: item.kind === "message",
     });
   }
   const failures = list.sort((a, b) => (b.at ?? now) - (a.at ?? now));

@@ -93,7 +93,8 @@ test("what an agent wants, in a few words", () => {
   expect(wants({ class: "run", tool: "deploy", arguments: { to: "x" }, summary: "to: x" })).toBe(
     "use deploy",
   );
-  expect(wants({ class: "shape", tool: "agent_add" })).toBe("change the hive with agent_add");
+  const removes = "remove the team red, for good";
+  expect(wants({ class: "shape", tool: "shutdown_team", summary: removes })).toBe(removes);
 });
 
 test("a typed yes is no answer", () => {

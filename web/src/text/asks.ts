@@ -21,7 +21,11 @@ export function wish(approval: ApprovalInfo): { verb: string; about: string } {
   const verb = VERBS[approval.class];
   const named = NAMED.some((name) => typeof approval.arguments[name] === "string");
   if (verb && named) return { verb, about: visible(approval.summary) };
-  if (approval.class === "shape") return { verb: "change the hive with", about: approval.tool };
+  // Said with its verb.
+  if (approval.class === "shape") {
+    const [does = "", ...about] = visible(approval.summary).split(" ");
+    return { verb: does, about: about.join(" ") };
+  }
   return { verb: "use", about: approval.tool };
 }
 

@@ -87,7 +87,9 @@ function Failure(props: { need: Need }) {
               {(call) => <Resolve call={call()} />}
             </Show>
             <Show when={props.need.item}>
-              {(item) => <Again item={item()} of={props.need.what} />}
+              {(item) => (
+                <Again item={item()} of={props.need.what} again={props.need.again === true} />
+              )}
             </Show>
             <a class="btn bare" href={open()}>
               Open
@@ -111,7 +113,7 @@ function Command(props: { of: UnknownCall }) {
 }
 
 /** Sends the message of a failed turn again, or stops showing it here. */
-function Again(props: { item: string; of: string }) {
+function Again(props: { item: string; of: string; again: boolean }) {
   const { dismissed, hive, may } = usePage();
   const { busy, problem, run } = createAction();
   async function again(): Promise<void> {
@@ -120,7 +122,7 @@ function Again(props: { item: string; of: string }) {
   }
   return (
     <>
-      <Show when={may("talk")}>
+      <Show when={props.again && may("talk")}>
         <button
           class="btn"
           aria-label={`Try again: ${props.of}`}

@@ -74,7 +74,13 @@ impl AnswerForm {
                     return Err(format!("the option {known:?} was chosen twice"));
                 }
                 Some(known) => lines.push(known),
-                None => return Err("an option that is not among those of the question".to_owned()),
+                None => {
+                    let known = self.options.join(", ");
+                    let option = heads::in_line(option);
+                    return Err(format!(
+                        "{option:?} is no option of the question; it has: {known}"
+                    ));
+                }
             }
         }
         if lines.len() > 1 && !self.multi {
@@ -83,7 +89,7 @@ impl AnswerForm {
         lines.extend(words);
         let text = lines.join("\n");
         match text.chars().count() {
-            0 => Err("there is no answer".to_owned()),
+            0 => Err("it is empty".to_owned()),
             length if length > ANSWER => {
                 Err(format!("an answer has at most {ANSWER} characters; this one has {length}"))
             }
@@ -149,9 +155,9 @@ mod tests {
             (
                 true,
                 given(&["green"], None),
-                Err("an option that is not among those of the question"),
+                Err("\"green\" is no option of the question; it has: red, blue \u{fffd}sky"),
             ),
-            (true, given(&[], Some(" \n")), Err("there is no answer")),
+            (true, given(&[], Some(" \n")), Err("it is empty")),
         ];
         for (multi, given, expected) in cases {
             let expected = expected.map(str::to_owned).map_err(str::to_owned);

@@ -143,6 +143,24 @@ pub fn summary(arguments: &Value) -> String {
     }
 }
 
+/// What a call that changes the hive would do, in one line that begins with a verb.
+pub fn change_summary(tool: &str, arguments: &Value) -> String {
+    let name = ["name", "agent"].iter().find_map(|key| arguments.get(*key)?.as_str());
+    let name = name.map(|name| visible(&bounded_text(name, SUMMARY)).replace('\n', " "));
+    let below = arguments.get("cascade").and_then(Value::as_bool) == Some(true);
+    match (tool, name) {
+        ("spawn_team", Some(name)) => format!("make the team {name}"),
+        ("request_spawn", Some(name)) => format!("make the agent {name}"),
+        ("shutdown_team", Some(name)) if below => {
+            format!("remove the team {name} and all agents below it, for good")
+        }
+        ("shutdown_team", Some(name)) => format!("remove the team {name}, for good"),
+        ("kill", Some(name)) => format!("stop the agent {name}"),
+        ("start" | "restart", Some(name)) => format!("{tool} the agent {name}"),
+        _ => format!("change the hive with {tool}: {}", summary(arguments)),
+    }
+}
+
 /// What a text ends with that was cut.
 pub const CUT: &str = " …";
 
@@ -277,6 +295,26 @@ mod tests {
         assert!(hidden.chars().count() <= 162, "{hidden}");
         assert_eq!(bounded_text("a\u{1b}\nbc", 4), "a‹U+001B›\nb …");
         assert_eq!(bounded_text("abcd", 4), "abcd");
+    }
+
+    #[test]
+    fn gate_a_change_of_the_hive_is_told_by_what_it_does() {
+        let cases = [
+            ("spawn_team", json!({"name": "a", "scope_accepts": ["x"]}), "make the team a"),
+            ("shutdown_team", json!({"name": "a"}), "remove the team a, for good"),
+            (
+                "shutdown_team",
+                json!({"name": "a", "cascade": true}),
+                "remove the team a and all agents below it, for good",
+            ),
+            ("kill", json!({"agent": "a\n\u{202e}b"}), "stop the agent a ‹U+202E›b"),
+            ("restart", json!({"agent": "a"}), "restart the agent a"),
+            ("write", json!({"path": "a.md"}), "change the hive with write: a.md"),
+            ("spawn_team", json!({}), "change the hive with spawn_team: "),
+        ];
+        for (tool, arguments, expected) in cases {
+            assert_eq!(change_summary(tool, &arguments), expected);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value, json};
 
+use skep_core::heads;
 use skep_core::ids::{AgentName, is_agent_name};
 use skep_core::policy::allow;
 use skep_core::settings::AgentState;
@@ -155,6 +156,7 @@ fn order(call: &OrgCall, wanted: TeamWish) -> Result<SpawnOrder, Refused> {
     let Some(AgentState::Active(spawner)) = settings.agents.get(&call.context.agent) else {
         return Err(no("unknown_team", "you are not among the agents any more"));
     };
+    check_known(call, &wanted)?;
     let tools =
         tools_of(wanted.tools, &spawner.allowed_tools).map_err(|why| no("unknown_tool", &why))?;
     let limits = &settings.limits;
@@ -176,6 +178,27 @@ fn order(call: &OrgCall, wanted: TeamWish) -> Result<SpawnOrder, Refused> {
         by: format!("agent:{}", call.context.agent),
         cancel: call.context.cancel.clone(),
     })
+}
+
+/// What is wanted by a name has to be there: nobody is asked about a team that could not be made.
+fn check_known(call: &OrgCall, wanted: &TeamWish) -> Result<(), Refused> {
+    let (settings, snapshot) = (call.shared.settings(), call.shared.snapshot());
+    let unknown = |code: &str, what: &str, name: &str| {
+        no(code, &format!("there is no {what} {}", heads::in_line(name)))
+    };
+    if let Some(name) = wanted.profile.as_ref().filter(|it| !settings.profiles.contains_key(*it)) {
+        return Err(unknown("unknown_profile", "profile", name));
+    }
+    if let Some(name) = wanted.engine.as_ref().filter(|it| !snapshot.engines.contains_key(*it)) {
+        return Err(unknown("unknown_engine", "engine", name));
+    }
+    let is_unknown = |name: &&String| {
+        !name.starts_with('@') && !name.contains('*') && snapshot.toolbox.find(name).is_none()
+    };
+    match wanted.tools.iter().flatten().find(is_unknown) {
+        Some(name) => Err(unknown("unknown_tool", "tool", name)),
+        None => Ok(()),
+    }
 }
 
 /// What is named as far as the spawner has it; nothing named: what is usual.

@@ -7,7 +7,6 @@ use skep_core::frame::Frame;
 use skep_core::ids::{AgentId, AgentName, ChannelId, Principal, SessionKey};
 use skep_core::settings::{AgentState, ConfigStanding, Wanted};
 use skep_core::spend;
-use skep_core::visible::summary;
 use skep_core::{BoxStream, Millis};
 use skep_guard::{clock, random};
 use skep_store::agents::{self, AgentCounts};
@@ -23,7 +22,7 @@ use crate::door::{
 };
 use crate::hive::{Hive, door_error};
 use crate::intake::items::inbox_item;
-use crate::people::approvals::sees;
+use crate::people::approvals::{call_summary, sees};
 use crate::views::page::Page;
 use crate::views::watch::{self as watching, Watch, WatchItem};
 
@@ -103,7 +102,7 @@ impl Hive {
                 .map(|mut row| ApprovalBrief {
                     summary: {
                         skep_scrub::known().clean_json(&mut row.arguments);
-                        summary(&row.arguments)
+                        call_summary(&row.class, &row.tool, &row.arguments)
                     },
                     id: row.id,
                     agent: row.agent_name,

@@ -77,7 +77,8 @@ pub(crate) async fn create(
     key: IdempotencyKey,
     JsonBody(body): JsonBody<AgentBody>,
 ) -> Result<Response, Problem> {
-    let name = extract::agent(&body.name)?;
+    // The hive says what is wrong with it.
+    let name = AgentName::new(&body.name);
     let parent = body.parent.as_deref().map(extract::agent).transpose()?;
     let draft = AgentDraft {
         name: name.clone(),

@@ -135,7 +135,7 @@ impl Run for Retry {
             }
             Cause::Message if is_open(state) => Some("not ended yet; cancel it first"),
             Cause::Message => None,
-            _ => Some("no message of a person"),
+            _ => Some("no message of a person; ask the agent that gave it to give it again"),
         };
         if let Some(why) = refused {
             let detail = format!("the item {} is {why}", self.of);

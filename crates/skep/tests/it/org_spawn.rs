@@ -214,11 +214,15 @@ async fn org_a_spawn_that_fails_leaves_nothing() {
             "unknown_tool",
             { None },
         ),
-        ("no profile", |_, order| order["profile"] = json!("none"), "spawn_failed", Some("files")),
-        ("no engine", |_, order| order["engine"] = json!("none"), "spawn_failed", Some("files")),
-        ("a variable", |_, order| order["profile"] = json!("${RIG_KEY}"), "spawn_failed", {
-            Some("files")
-        }),
+        (
+            "an unknown tool",
+            |_, order| order["allowed_tools"] = json!(["read", "flytomoon"]),
+            "unknown_tool",
+            None,
+        ),
+        ("no profile", |_, order| order["profile"] = json!("none"), "unknown_profile", None),
+        ("no engine", |_, order| order["engine"] = json!("none"), "unknown_engine", None),
+        ("a variable", |_, order| order["profile"] = json!("${RIG_KEY}"), "unknown_profile", None),
         (
             "a file in the way",
             |home, _| {

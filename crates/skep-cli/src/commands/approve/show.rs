@@ -22,7 +22,8 @@ pub fn title(question: &Value) -> String {
         Some("read") => "read",
         Some("write") => "change",
         Some("reach") => "reach",
-        Some("shape") => "change the hive:",
+        // Said with its verb.
+        Some("shape") => return format!("{agent} wants to {about}"),
         _ => "use",
     };
     format!("{agent} wants to {verb} {about}")

@@ -15,7 +15,7 @@ use skep_core::policy::rule::{Piece, Rule, Who};
 use skep_core::policy::{Class, Effect, Policy};
 use skep_core::settings::AgentSettings;
 use skep_core::tool::Subject;
-use skep_core::visible::{bounded_text, shown_arguments, summary, visible};
+use skep_core::visible::{bounded_text, change_summary, shown_arguments, summary, visible};
 use skep_guard::clock;
 use skep_store::approvals::{self, Approval, Reopen};
 use skep_store::grants::GrantRow;
@@ -396,7 +396,7 @@ impl Hive {
             files,
             commands: subject.map(|subject| parts(&subject)).unwrap_or_default(),
             shown: shown_arguments(&row.arguments),
-            summary: target.unwrap_or_else(|| summary(&row.arguments)),
+            summary: target.unwrap_or_else(|| call_summary(&row.class, &row.tool, &row.arguments)),
             words,
             network,
             hosts,
@@ -454,6 +454,14 @@ fn approvers_of(row: &Approval) -> Approvers {
 }
 
 /// An approver sees the question, whosever conversation it comes from.
+/// What the call is about, in one line.
+pub(crate) fn call_summary(class: &str, tool: &str, arguments: &Value) -> String {
+    match Class::parse(class) {
+        Some(Class::Shape) => change_summary(tool, arguments),
+        _ => summary(arguments),
+    }
+}
+
 pub(crate) fn sees(who: &Who, sight: &Sight, row: &Approval) -> bool {
     sight.covers(row.agent, &row.session_key) || approvers_of(row).refuse(who).is_none()
 }

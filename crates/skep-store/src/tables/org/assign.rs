@@ -4,6 +4,7 @@ use serde_json::json;
 use skep_core::Millis;
 use skep_core::cause::{CallRef, Cause};
 use skep_core::event::{EventKind, ItemState};
+use skep_core::heads;
 use skep_core::ids::{AgentName, CallId, ItemId, SessionKey, TurnId};
 use skep_core::overlap::{self, InFlight, Overlap, OverlapVerdict};
 use skep_core::question::{AnswerForm, PeerQuestion};
@@ -178,7 +179,8 @@ impl Assign {
         let since = self.now - SAME_HAND_UP;
         let recent: Vec<(ItemId, String, Millis)> =
             conn.list(select, &args![giver.agent, since]).await?;
-        if let Some((same, ..)) = recent.iter().find(|(_, body, _)| *body == self.body) {
+        let wanted = heads::quoted(&self.body);
+        if let Some((same, ..)) = recent.iter().find(|(_, body, _)| *body == wanted) {
             let tasks = task_views::task(conn, same).await?.into_iter().collect();
             return Ok(Some(Assigned::Given { tasks, new: false, turns: Vec::new() }));
         }
@@ -311,7 +313,7 @@ impl Assign {
                 let (id, from) = (item.as_str(), giver.agent_name.as_str());
                 PeerQuestion { id, from, text: &self.body, form: &question.form }.text()
             }
-            None => self.body.clone(),
+            None => heads::quoted(&self.body),
         };
         let new = NewItem {
             id: item,

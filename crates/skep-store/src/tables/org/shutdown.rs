@@ -84,8 +84,8 @@ impl BeginShutdown {
         let all = with_descendants(tx.conn, top).await?;
         if all.len() > 1 && !self.cascade {
             let below = all.len() - 1;
-            let why =
-                format!("{} leads {below} other agents; `cascade` removes them too", self.name);
+            let others = if below == 1 { "another agent" } else { "other agents" };
+            let why = format!("{} leads {others} ({below}); `cascade` removes all", self.name);
             return Ok(Err(("has_children", why)));
         }
         Ok(Ok(all))
