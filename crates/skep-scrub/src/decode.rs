@@ -9,6 +9,7 @@ use std::ops::Range;
 use memchr::{memchr2_iter, memchr3_iter};
 
 use super::SHORTEST;
+use super::formats::Match;
 
 /// Escapes inside escapes that are taken back.
 const DEEPEST: usize = 8;
@@ -19,11 +20,16 @@ pub(super) const LINE: usize = 16;
 const LONGEST: usize = 24;
 
 /// One depth: what it reads, and where in the text each byte of that begins and ends.
+#[derive(Default)]
 pub(super) struct DecodedLevel {
     pub bytes: Vec<u8>,
     spans: Vec<(u32, u32)>,
     /// Where an escape begins that the end of the text cuts off; the end where none does.
     pub cut: usize,
+    /// The bytes before which a line end was left out.
+    breaks: Vec<usize>,
+    /// What looks like a secret in it.
+    pub matches: Vec<Match>,
 }
 
 /// How a text is read.
@@ -46,12 +52,23 @@ impl DecodedLevel {
         self.spans.get(last).map_or(0, |(_, end)| *end as usize)
     }
 
+    fn of(bytes: Vec<u8>) -> Self {
+        let spans = (0..).zip(1..).take(bytes.len()).collect();
+        Self { cut: bytes.len(), bytes, spans, ..Self::default() }
+    }
+
     /// Whether no line end was left out of these bytes.
-    pub fn is_one(&self, at: &Range<usize>, text: &str) -> bool {
+    pub fn is_one(&self, at: &Range<usize>) -> bool {
+        let first = self.breaks.partition_point(|byte| *byte <= at.start);
+        self.breaks.get(first).is_none_or(|byte| *byte >= at.end)
+    }
+
+    fn find_breaks(&mut self, text: &str) {
         let between = |pair: &[(u32, u32)]| text.get(pair[0].1 as usize..pair[1].0 as usize);
-        let spans = self.spans.get(at.clone()).unwrap_or_default();
-        let mut gaps = spans.windows(2).filter_map(between);
-        gaps.all(|gap| gap.bytes().all(|byte| byte == b'\\'))
+        let is_break = |gap: &str| gap.bytes().any(|byte| byte != b'\\');
+        let gaps = (1..).zip(self.spans.windows(2));
+        let breaks = gaps.filter(|(_, pair)| between(pair).is_some_and(is_break));
+        self.breaks = breaks.map(|(byte, _)| byte).collect();
     }
 
     /// The first byte that comes from `at` in the text or from behind it.
@@ -71,8 +88,7 @@ pub(super) fn levels(text: &str, reading: DecodeOptions) -> (Vec<DecodedLevel>, 
     if let Some(cut) = cut {
         return (Vec::new(), cut);
     }
-    let spans = (0..).zip(1..).take(bytes.len()).collect();
-    let mut above = DecodedLevel { bytes: bytes.to_vec(), spans, cut: bytes.len() };
+    let mut above = DecodedLevel::of(bytes.to_vec());
     let mut levels: Vec<DecodedLevel> = Vec::new();
     for _ in 0..=DEEPEST {
         let below = take_back(&mut above, reading);
@@ -85,6 +101,7 @@ pub(super) fn levels(text: &str, reading: DecodeOptions) -> (Vec<DecodedLevel>, 
         above = below;
     }
     let cut = levels.remove(0).cut;
+    levels.iter_mut().for_each(|level| level.find_breaks(text));
     (levels, cut)
 }
 
@@ -95,8 +112,7 @@ pub(super) fn lowered(text: &str) -> Option<DecodedLevel> {
     if !has_mixed_hex(bytes) || u32::try_from(bytes.len()).is_err() {
         return None;
     }
-    let spans = (0..).zip(1..).take(bytes.len()).collect();
-    Some(DecodedLevel { bytes: bytes.to_ascii_lowercase(), spans, cut: bytes.len() })
+    Some(DecodedLevel::of(bytes.to_ascii_lowercase()))
 }
 
 /// Runs as long as the shortest secret, and the one the text ends with, which may go on. Ordinary
@@ -182,7 +198,7 @@ pub(super) fn is_digit(byte: u8) -> bool {
 fn take_back(above: &mut DecodedLevel, reading: DecodeOptions) -> DecodedLevel {
     let bytes = &above.bytes;
     let (taken, spans) = (Vec::with_capacity(bytes.len()), Vec::with_capacity(bytes.len()));
-    let mut below = DecodedLevel { bytes: taken, spans, cut: 0 };
+    let mut below = DecodedLevel { bytes: taken, spans, ..DecodedLevel::default() };
     let (mut at, mut run) = (0, 0);
     while at < bytes.len() {
         match step(bytes, at, run, reading) {
