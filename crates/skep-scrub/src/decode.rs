@@ -2,6 +2,10 @@
 //! ends inside base64, at any depth. A secret is searched for at every depth; each byte knows
 //! where it came from.
 //!
+//! Two readings differ where escapes stand side by side: `\\u0075` may be `u` in JSON inside JSON or
+//! a backslash before a `u`, and `&#72%3b` may be `H` and a semicolon or `&#72;`. A text that holds
+//! such is read both ways.
+//!
 //! A text without any of these, which is nearly every text, costs one look for their first bytes.
 
 use std::ops::Range;
@@ -28,6 +32,8 @@ pub(super) struct DecodedLevel {
     pub cut: usize,
     /// The bytes before which a line end was left out.
     breaks: Vec<usize>,
+    /// It reads otherwise with [`DecodeOptions::inner_first`].
+    is_ambiguous: bool,
     /// What looks like a secret in it.
     pub matches: Vec<Match>,
 }
@@ -37,6 +43,9 @@ pub(super) struct DecodedLevel {
 pub(super) struct DecodeOptions {
     /// A backslash before an ordinary letter is taken away: some secret has what is written so.
     pub backslashes: bool,
+    /// An escape takes no more than it needs: one backslash, and no number whose end may be
+    /// escaped itself.
+    pub inner_first: bool,
 }
 
 impl DecodedLevel {
@@ -88,9 +97,23 @@ pub(super) fn levels(text: &str, reading: DecodeOptions) -> (Vec<DecodedLevel>, 
     if let Some(cut) = cut {
         return (Vec::new(), cut);
     }
-    let mut above = DecodedLevel::of(bytes.to_vec());
+    let mut levels = chain(DecodedLevel::of(bytes.to_vec()), DEEPEST, reading);
+    if let Some(first) = levels.iter().position(|level| level.is_ambiguous) {
+        let DecodedLevel { bytes, spans, .. } = &levels[first];
+        let (bytes, spans) = (bytes.clone(), spans.clone());
+        let level = DecodedLevel { cut: bytes.len(), bytes, spans, ..DecodedLevel::default() };
+        let reading = DecodeOptions { inner_first: true, ..reading };
+        levels.extend(chain(level, DEEPEST - first, reading).into_iter().skip(1));
+    }
+    let cut = levels.remove(0).cut;
+    levels.iter_mut().for_each(|level| level.find_breaks(text));
+    (levels, cut)
+}
+
+/// The level, and so many below it.
+fn chain(mut above: DecodedLevel, depth: usize, reading: DecodeOptions) -> Vec<DecodedLevel> {
     let mut levels: Vec<DecodedLevel> = Vec::new();
-    for _ in 0..=DEEPEST {
+    for _ in 0..=depth {
         let below = take_back(&mut above, reading);
         // Whatever is taken back is shorter afterwards.
         let is_deepest = below.bytes.len() == above.cut;
@@ -100,9 +123,7 @@ pub(super) fn levels(text: &str, reading: DecodeOptions) -> (Vec<DecodedLevel>, 
         }
         above = below;
     }
-    let cut = levels.remove(0).cut;
-    levels.iter_mut().for_each(|level| level.find_breaks(text));
-    (levels, cut)
+    levels
 }
 
 /// The text with small letters, where it has a run of hexadecimal digits in both cases that may be
@@ -203,13 +224,14 @@ fn take_back(above: &mut DecodedLevel, reading: DecodeOptions) -> DecodedLevel {
     while at < bytes.len() {
         match step(bytes, at, run, reading) {
             Step::Plain => {
-                let end = at + plain_length(bytes, at);
+                let end = at + if reading.inner_first { 1 } else { plain_length(bytes, at) };
                 below.bytes.extend_from_slice(&bytes[at..end]);
                 below.spans.extend_from_slice(&above.spans[at..end]);
                 run = next_run(run, bytes[at]);
                 at = end;
             }
             Step::Takes { length, means, count } => {
+                above.is_ambiguous |= is_ambiguous(&bytes[at..], length);
                 let span = (above.spans[at].0, above.spans[at + length - 1].1);
                 for byte in &means[..count] {
                     below.bytes.push(*byte);
@@ -226,6 +248,21 @@ fn take_back(above: &mut DecodedLevel, reading: DecodeOptions) -> DecodedLevel {
     }
     below.cut = below.bytes.len();
     below
+}
+
+/// Whether the escape of this length may be read otherwise.
+fn is_ambiguous(rest: &[u8], length: usize) -> bool {
+    match rest[0] {
+        b'\\' => rest[1] == b'\\',
+        _ => is_begun(rest, length),
+    }
+}
+
+/// Whether this is a number without its end, before an escape.
+fn is_begun(rest: &[u8], length: usize) -> bool {
+    rest[0] == b'&'
+        && rest[length - 1] != b';'
+        && matches!(rest.get(length), Some(b'%' | b'\\' | b'&'))
 }
 
 /// What stands at a place.
@@ -266,7 +303,13 @@ fn step(bytes: &[u8], at: usize, run: usize, reading: DecodeOptions) -> Step {
             Digits::Cut => Step::Cut,
             Digits::None => Step::Plain,
         },
-        b'&' => entity(rest),
+        b'&' => match entity(rest) {
+            Step::Takes { length, .. } if reading.inner_first && is_begun(rest, length) => {
+                Step::Plain
+            }
+            step => step,
+        },
+        b'\\' if reading.inner_first && rest.get(1) == Some(&b'\\') => Step::Plain,
         b'\\' => backslash(rest, run, reading),
         b'\n' | b'\r' if run >= LINE => Step::nothing(line_end(rest)),
         _ => Step::Plain,

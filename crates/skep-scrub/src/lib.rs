@@ -318,7 +318,7 @@ impl Table {
     }
 
     fn reading(&self) -> decode::DecodeOptions {
-        decode::DecodeOptions { backslashes: self.backslashes }
+        decode::DecodeOptions { backslashes: self.backslashes, inner_first: false }
     }
 
     /// As [`FormSet::unfinished`], of either owner.
