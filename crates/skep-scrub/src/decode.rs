@@ -66,10 +66,16 @@ impl DecodedLevel {
         Self { cut: bytes.len(), bytes, spans, ..Self::default() }
     }
 
-    /// Whether no line end was left out of these bytes.
-    pub fn is_one(&self, at: &Range<usize>) -> bool {
-        let first = self.breaks.partition_point(|byte| *byte <= at.start);
-        self.breaks.get(first).is_none_or(|byte| *byte >= at.end)
+    /// The parts between the line ends that were left out: no format goes on over one, and where
+    /// a line begins a word begins.
+    pub fn lines(&self) -> impl Iterator<Item = Range<usize>> {
+        let ends = self.breaks.iter().copied().chain([self.bytes.len()]);
+        [0].into_iter().chain(self.breaks.iter().copied()).zip(ends).map(|(from, to)| from..to)
+    }
+
+    /// Where the last of them begins.
+    pub fn last_line(&self) -> usize {
+        self.breaks.last().copied().unwrap_or(0)
     }
 
     fn find_breaks(&mut self, text: &str) {

@@ -159,6 +159,14 @@ pub(super) fn rest(all: &[Match], at: usize) -> Option<Rest> {
     all[all.partition_point(|found| found.at.start < at)..].iter().find_map(|found| found.rest)
 }
 
+impl Match {
+    /// So far into the bytes stands what it was found in.
+    pub fn shifted(self, by: usize) -> Self {
+        let at = self.at.start + by..self.at.end + by;
+        Self { fixed: self.fixed + by, at, ..self }
+    }
+}
+
 /// All that stand in the bytes, in the order of their starts; of two that begin together the longer
 /// is first.
 pub(super) fn all(bytes: &[u8]) -> Vec<Match> {

@@ -311,7 +311,13 @@ impl Table {
         let mut matches = Vec::new();
         if formats == Formats::Found {
             matches = formats::all(text.as_bytes());
-            levels.iter_mut().for_each(|level| level.matches = formats::all(&level.bytes));
+            for level in &mut levels {
+                let of_line = |line: Range<usize>| {
+                    let found = formats::all(&level.bytes[line.clone()]).into_iter();
+                    found.map(move |found| found.shifted(line.start))
+                };
+                level.matches = level.lines().flat_map(of_line).collect();
+            }
         }
         let lowered = decode::lowered(text);
         View { table: self, text, matches, levels, lowered, cut, formats }
@@ -473,8 +479,6 @@ impl<'t> View<'t> {
             Sought::Formats => {
                 let matches = level.map_or(&self.matches, |level| &level.matches);
                 return formats::behind(matches, from)
-                    // A format goes on over no line end: the next word is another one.
-                    .filter(|(found, _)| level.is_none_or(|level| level.is_one(found)))
                     .find_map(|(found, marker)| self.outside(level, &found, marker));
             }
         };

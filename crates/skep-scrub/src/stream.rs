@@ -259,8 +259,11 @@ impl View<'_> {
             begun.chain(before.flatten()).min()
         };
         let deeper = self.levels.iter().filter_map(|level| {
-            let (from, until) = (level.from(at), level.from(word));
-            Some(level.start(open(&level.bytes, level.cut, from, until)?))
+            let line = level.last_line();
+            let within = |at: usize| at.saturating_sub(line);
+            let (from, until) = (within(level.from(at)), within(level.from(word)));
+            let begun = open(&level.bytes[line..], within(level.cut), from, until)?;
+            Some(level.start(line + begun))
         });
         deeper.chain(open(self.text.as_bytes(), self.cut, at, word)).min()
     }

@@ -187,6 +187,23 @@ fn long_secrets_go_whole_and_do_not_wait() {
     assert!(stream.push(&short, letters).len() > 10 << 10);
 }
 
+/// Where a line begins a word begins, also where the line end before it is left out.
+#[test]
+fn a_token_behind_base64_goes_with_its_escapes() {
+    let [short, ..] = vaults();
+    let token = "sk-ant-api03-aB3dE5gH7jK9mN1pQ2rS4tU6vW8xY0zAbCdEfGhIjKlMnOpQr";
+    for end in ["\n", "\\n", "%0A"] {
+        for lines in [40, 400] {
+            let before =
+                format!("{}{end}{}", "YWFhYWFh".repeat(8), format!("a{end}").repeat(lines));
+            let text = format!("{before}{token}{} on", "%26%2397;".repeat(16));
+            let clean = format!("{before}[secret:format.anthropic-key] on");
+            assert_eq!(short.clean(&text), clean);
+            assert_eq!(letter_by_letter(&short, &text), clean);
+        }
+    }
+}
+
 /// The end of a word lets it pass, also where much waits that was not read.
 #[test]
 fn the_end_of_a_long_word_lets_it_pass() {
@@ -222,6 +239,7 @@ proptest! {
         ends in prop::collection::vec(prop::sample::select(vec![
             "", " ", "\n", "hive-Zz9_x8Yy7Ww6Vv5Uu4", "%68ive-Zz9_x8Yy7Ww6Vv5Uu4",
             "correct horse battery staple 77", "correct horse%20battery&#32;staple 77",
+            "ghp_aB3dE5gH7jK9mN1pQ2rS4tU6vW8xY0zAbCdE",
         ]), 6),
         step in 1_usize..40,
     ) {
