@@ -2,9 +2,9 @@
 //! ends inside base64, at any depth. A secret is searched for at every depth; each byte knows
 //! where it came from.
 //!
-//! Two readings differ where escapes stand side by side: `\\u0075` may be `u` in JSON inside JSON or
-//! a backslash before a `u`, and `&#72%3b` may be `H` and a semicolon or `&#72;`. A text that holds
-//! such is read both ways.
+//! Two readings differ where escapes stand side by side: `\\u0075` may be `u` in JSON inside JSON
+//! or a backslash before a `u`, and `&#72%3b` may be `H` and a semicolon or `&#72;`. A text that
+//! holds such is read both ways.
 //!
 //! A text without any of these, which is nearly every text, costs one look for their first bytes.
 

@@ -132,19 +132,19 @@ pub(super) struct Match {
     at: Range<usize>,
     rule: usize,
     /// It is one whatever follows, and goes on behind the bytes as long as this does.
-    rest: Option<Rest>,
+    rest: Option<Continuation>,
 }
 
 /// What a long secret goes on with.
 #[derive(Clone, Copy)]
-pub(super) enum Rest {
+pub(super) enum Continuation {
     /// Letters of these classes.
     Letters(u16),
     /// Lines of a private key.
     Lines,
 }
 
-impl Rest {
+impl Continuation {
     /// Where it ends that goes on at `at`.
     pub fn end(self, bytes: &[u8], at: usize) -> usize {
         match self {
@@ -155,7 +155,7 @@ impl Rest {
 }
 
 /// What goes on behind the bytes of those from `at` on.
-pub(super) fn rest(all: &[Match], at: usize) -> Option<Rest> {
+pub(super) fn rest(all: &[Match], at: usize) -> Option<Continuation> {
     all[all.partition_point(|found| found.at.start < at)..].iter().find_map(|found| found.rest)
 }
 
@@ -182,12 +182,12 @@ pub(super) fn all(bytes: &[u8]) -> Vec<Match> {
             let (fixed, rule) = (hit.end - hit.fixed, hit.rule);
             let classes = FORMATS.rules[rule].classes;
             let is_open = value.end == bytes.len() && spans.is_long(rule, value.end);
-            let rest = is_open.then_some(Rest::Letters(classes));
+            let rest = is_open.then_some(Continuation::Letters(classes));
             Some(Match { fixed, at: start..value.end, rule, rest })
         }));
     }
     let key = |at: Range<usize>| {
-        let rest = (at.end == bytes.len() && at.len() >= LONG).then_some(Rest::Lines);
+        let rest = (at.end == bytes.len() && at.len() >= LONG).then_some(Continuation::Lines);
         Match { fixed: at.start, at, rule: FORMATS.rules.len(), rest }
     };
     all.extend(private_key::all(bytes).map(key));

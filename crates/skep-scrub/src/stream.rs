@@ -52,7 +52,7 @@ pub struct Stream {
     /// Bytes that may be read before their time.
     spare: usize,
     /// What waits goes on with a secret whose marker was passed on.
-    rest: Option<formats::Rest>,
+    rest: Option<formats::Continuation>,
     formats: Formats,
     found: bool,
 }
@@ -241,7 +241,7 @@ impl View<'_> {
     }
 
     /// What the secret goes on with that begins at `at` and reaches the end of the text.
-    fn rest(&self, at: usize) -> Option<formats::Rest> {
+    fn rest(&self, at: usize) -> Option<formats::Continuation> {
         formats::rest(&self.matches, at)
     }
 

@@ -14,7 +14,7 @@ const DASHES: &[u8] = b"-----";
 /// The longest label between the dashes, of those that are used.
 const LABEL: usize = 64;
 /// No closing line is longer.
-pub(in super::super) const CLOSING: usize = 2 * LABEL;
+pub(crate) const CLOSING: usize = 2 * LABEL;
 /// Digits of base64 in the shortest body: code that speaks of keys has fewer.
 const SHORTEST: usize = 40;
 /// The same where the closing line follows.
