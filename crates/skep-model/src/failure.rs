@@ -13,12 +13,15 @@ use skep_core::engine::RetryCode;
 use skep_core::provider::ModelError;
 use skep_guard::clock;
 use skep_guard::egress::{EgressCause, EgressError, HttpError};
+use skep_scrub::{Scrubber, Secret};
 
 /// How much of the vendor's own explanation is passed on.
 const EXPLANATION_CHARACTERS: usize = 400;
 
 /// Letters of a key that are no word of their own.
 const KEY_PIECE: usize = 6;
+/// Letters of a key that are written apart, or in hex, base64 or escapes.
+const KEY_PART: usize = 12;
 /// Of either end of one whose middle is masked.
 const KEY_END: usize = 3;
 const KEY_MASKS: &[&str] = &["**", "...", "…", "xxx", "••"];
@@ -293,9 +296,13 @@ fn explanation(message: &str, key: &str) -> String {
     // The key first: a cut could leave half of it unrecognised.
     let message = if key.is_empty() { message.to_owned() } else { message.replace(key, "[key]") };
     let message = skep_scrub::known().clean_owned(message);
-    let words = message.split_whitespace();
-    let words = words.map(|word| if is_part_of_key(word, key) { "[key]" } else { word });
-    let one_line = words.collect::<Vec<_>>().join(" ");
+    let words: Vec<&str> = message.split_whitespace().collect();
+    let (apart, disguised) = (apart(&words, key), disguised(key));
+    let is_key = |(number, word): (usize, &&str)| {
+        is_part_of_key(word, key) || apart[number] || !disguised.names(word).is_empty()
+    };
+    let shown = words.iter().enumerate().map(|word| if is_key(word) { "[key]" } else { word.1 });
+    let one_line = shown.collect::<Vec<_>>().join(" ");
     one_line
         .chars()
         .filter(|character| !character.is_control())
@@ -315,6 +322,36 @@ fn is_part_of_key(word: &str, key: &str) -> bool {
     let is_end = key.get(..KEY_END).is_some_and(|first| bare.starts_with(first))
         || last.is_some_and(|last| bare.ends_with(last));
     is_end && KEY_MASKS.iter().any(|mask| word.contains(mask))
+}
+
+/// Every part of the key, to be found in all forms in which secrets travel.
+fn disguised(key: &str) -> Scrubber {
+    let scrubber = Scrubber::default();
+    let parts = (0..key.len()).filter_map(|at| key.get(at..at + KEY_PART));
+    scrubber.add(parts.map(|part| Secret::new("key", part)));
+    scrubber
+}
+
+/// By word: whether it holds letters of the key that are written in groups.
+fn apart(words: &[&str], key: &str) -> Vec<bool> {
+    let letters = |text: &str| {
+        let all = text.chars().filter(char::is_ascii_alphanumeric);
+        all.map(|letter| letter.to_ascii_lowercase()).collect::<String>()
+    };
+    let (key, mut text, mut starts) = (letters(key), String::new(), Vec::new());
+    for word in words {
+        starts.push(text.len());
+        text.push_str(&letters(word));
+    }
+    let mut apart = vec![false; words.len()];
+    for part in (0..key.len()).filter_map(|at| key.get(at..at + KEY_PART)) {
+        for (at, _) in text.match_indices(part) {
+            let first = starts.partition_point(|start| *start <= at) - 1;
+            let behind = starts.partition_point(|start| *start < at + KEY_PART);
+            apart[first..behind].fill(true);
+        }
+    }
+    apart
 }
 
 /// Seconds, whole or broken, or the moment as a date.

@@ -131,6 +131,19 @@ fn an_explanation_is_bounded_and_without_the_key() {
             status(400, "", &format!("Incorrect key provided: {part} in project 7")).to_string();
         assert!(text.ends_with(": Incorrect key provided: [key] in project 7"), "{text}");
     }
+    let (key, part) = ("sk-aB3dE5gH7jK9mN1pQ2rS4tU6vW8xY0zA", "E5gH7jK9mN1pQ2rS4tU6");
+    let hex: String = part.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let percent: String = part.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    for (shown, keys) in [
+        (hex.as_str(), "[key]"),
+        (&percent, "[key]"),
+        ("RTVnSDdqSzltTjFwUTJyUzR0VTY=", "[key]"),
+        ("E5gH 7jK9 mN1p Q2rS 4tU6", "[key] [key] [key] [key] [key]"),
+        ("E5gH-7jK9-mN1p-Q2rS-4tU6", "[key]"),
+    ] {
+        let text = explanation(&format!("the key: {shown} is odd"), key);
+        assert_eq!(text, format!("the key: {keys} is odd"), "{shown}");
+    }
     let text = status(400, "", "the model of an account... is sky-high").to_string();
     assert!(text.ends_with(": the model of an account... is sky-high"), "{text}");
     for body in ["model: large-9", ""] {

@@ -2,6 +2,10 @@
 //! ends inside base64, at any depth. A secret is searched for at every depth; each byte knows
 //! where it came from.
 //!
+//! Two readings differ where escapes stand side by side: `\\u0075` may be `u` in JSON inside JSON
+//! or a backslash before a `u`, and `&#72%3b` may be `H` and a semicolon or `&#72;`. A text that
+//! holds such is read both ways.
+//!
 //! A text without any of these, which is nearly every text, costs one look for their first bytes.
 
 use std::ops::Range;
@@ -9,6 +13,7 @@ use std::ops::Range;
 use memchr::{memchr2_iter, memchr3_iter};
 
 use super::SHORTEST;
+use super::formats::Match;
 
 /// Escapes inside escapes that are taken back.
 const DEEPEST: usize = 8;
@@ -19,11 +24,18 @@ pub(super) const LINE: usize = 16;
 const LONGEST: usize = 24;
 
 /// One depth: what it reads, and where in the text each byte of that begins and ends.
+#[derive(Default)]
 pub(super) struct DecodedLevel {
     pub bytes: Vec<u8>,
     spans: Vec<(u32, u32)>,
     /// Where an escape begins that the end of the text cuts off; the end where none does.
     pub cut: usize,
+    /// The bytes before which a line end was left out.
+    breaks: Vec<usize>,
+    /// It reads otherwise with [`DecodeOptions::inner_first`].
+    is_ambiguous: bool,
+    /// What looks like a secret in it.
+    pub matches: Vec<Match>,
 }
 
 /// How a text is read.
@@ -31,6 +43,9 @@ pub(super) struct DecodedLevel {
 pub(super) struct DecodeOptions {
     /// A backslash before an ordinary letter is taken away: some secret has what is written so.
     pub backslashes: bool,
+    /// An escape takes no more than it needs: one backslash, and no number whose end may be
+    /// escaped itself.
+    pub inner_first: bool,
 }
 
 impl DecodedLevel {
@@ -46,12 +61,29 @@ impl DecodedLevel {
         self.spans.get(last).map_or(0, |(_, end)| *end as usize)
     }
 
-    /// Whether no line end was left out of these bytes.
-    pub fn is_one(&self, at: &Range<usize>, text: &str) -> bool {
+    fn of(bytes: Vec<u8>) -> Self {
+        let spans = (0..).zip(1..).take(bytes.len()).collect();
+        Self { cut: bytes.len(), bytes, spans, ..Self::default() }
+    }
+
+    /// The parts between the line ends that were left out: no format goes on over one, and where
+    /// a line begins a word begins.
+    pub fn lines(&self) -> impl Iterator<Item = Range<usize>> {
+        let ends = self.breaks.iter().copied().chain([self.bytes.len()]);
+        [0].into_iter().chain(self.breaks.iter().copied()).zip(ends).map(|(from, to)| from..to)
+    }
+
+    /// Where the last of them begins.
+    pub fn last_line(&self) -> usize {
+        self.breaks.last().copied().unwrap_or(0)
+    }
+
+    fn find_breaks(&mut self, text: &str) {
         let between = |pair: &[(u32, u32)]| text.get(pair[0].1 as usize..pair[1].0 as usize);
-        let spans = self.spans.get(at.clone()).unwrap_or_default();
-        let mut gaps = spans.windows(2).filter_map(between);
-        gaps.all(|gap| gap.bytes().all(|byte| byte == b'\\'))
+        let is_break = |gap: &str| gap.bytes().any(|byte| byte != b'\\');
+        let gaps = (1..).zip(self.spans.windows(2));
+        let breaks = gaps.filter(|(_, pair)| between(pair).is_some_and(is_break));
+        self.breaks = breaks.map(|(byte, _)| byte).collect();
     }
 
     /// The first byte that comes from `at` in the text or from behind it.
@@ -71,10 +103,23 @@ pub(super) fn levels(text: &str, reading: DecodeOptions) -> (Vec<DecodedLevel>, 
     if let Some(cut) = cut {
         return (Vec::new(), cut);
     }
-    let spans = (0..).zip(1..).take(bytes.len()).collect();
-    let mut above = DecodedLevel { bytes: bytes.to_vec(), spans, cut: bytes.len() };
+    let mut levels = chain(DecodedLevel::of(bytes.to_vec()), DEEPEST, reading);
+    if let Some(first) = levels.iter().position(|level| level.is_ambiguous) {
+        let DecodedLevel { bytes, spans, .. } = &levels[first];
+        let (bytes, spans) = (bytes.clone(), spans.clone());
+        let level = DecodedLevel { cut: bytes.len(), bytes, spans, ..DecodedLevel::default() };
+        let reading = DecodeOptions { inner_first: true, ..reading };
+        levels.extend(chain(level, DEEPEST - first, reading).into_iter().skip(1));
+    }
+    let cut = levels.remove(0).cut;
+    levels.iter_mut().for_each(|level| level.find_breaks(text));
+    (levels, cut)
+}
+
+/// The level, and so many below it.
+fn chain(mut above: DecodedLevel, depth: usize, reading: DecodeOptions) -> Vec<DecodedLevel> {
     let mut levels: Vec<DecodedLevel> = Vec::new();
-    for _ in 0..=DEEPEST {
+    for _ in 0..=depth {
         let below = take_back(&mut above, reading);
         // Whatever is taken back is shorter afterwards.
         let is_deepest = below.bytes.len() == above.cut;
@@ -84,8 +129,7 @@ pub(super) fn levels(text: &str, reading: DecodeOptions) -> (Vec<DecodedLevel>, 
         }
         above = below;
     }
-    let cut = levels.remove(0).cut;
-    (levels, cut)
+    levels
 }
 
 /// The text with small letters, where it has a run of hexadecimal digits in both cases that may be
@@ -95,8 +139,7 @@ pub(super) fn lowered(text: &str) -> Option<DecodedLevel> {
     if !has_mixed_hex(bytes) || u32::try_from(bytes.len()).is_err() {
         return None;
     }
-    let spans = (0..).zip(1..).take(bytes.len()).collect();
-    Some(DecodedLevel { bytes: bytes.to_ascii_lowercase(), spans, cut: bytes.len() })
+    Some(DecodedLevel::of(bytes.to_ascii_lowercase()))
 }
 
 /// Runs as long as the shortest secret, and the one the text ends with, which may go on. Ordinary
@@ -182,18 +225,19 @@ pub(super) fn is_digit(byte: u8) -> bool {
 fn take_back(above: &mut DecodedLevel, reading: DecodeOptions) -> DecodedLevel {
     let bytes = &above.bytes;
     let (taken, spans) = (Vec::with_capacity(bytes.len()), Vec::with_capacity(bytes.len()));
-    let mut below = DecodedLevel { bytes: taken, spans, cut: 0 };
+    let mut below = DecodedLevel { bytes: taken, spans, ..DecodedLevel::default() };
     let (mut at, mut run) = (0, 0);
     while at < bytes.len() {
         match step(bytes, at, run, reading) {
             Step::Plain => {
-                let end = at + plain_length(bytes, at);
+                let end = at + if reading.inner_first { 1 } else { plain_length(bytes, at) };
                 below.bytes.extend_from_slice(&bytes[at..end]);
                 below.spans.extend_from_slice(&above.spans[at..end]);
                 run = next_run(run, bytes[at]);
                 at = end;
             }
             Step::Takes { length, means, count } => {
+                above.is_ambiguous |= is_ambiguous(&bytes[at..], length);
                 let span = (above.spans[at].0, above.spans[at + length - 1].1);
                 for byte in &means[..count] {
                     below.bytes.push(*byte);
@@ -210,6 +254,21 @@ fn take_back(above: &mut DecodedLevel, reading: DecodeOptions) -> DecodedLevel {
     }
     below.cut = below.bytes.len();
     below
+}
+
+/// Whether the escape of this length may be read otherwise.
+fn is_ambiguous(rest: &[u8], length: usize) -> bool {
+    match rest[0] {
+        b'\\' => rest[1] == b'\\',
+        _ => is_begun(rest, length),
+    }
+}
+
+/// Whether this is a number without its end, before an escape.
+fn is_begun(rest: &[u8], length: usize) -> bool {
+    rest[0] == b'&'
+        && rest[length - 1] != b';'
+        && matches!(rest.get(length), Some(b'%' | b'\\' | b'&'))
 }
 
 /// What stands at a place.
@@ -250,7 +309,13 @@ fn step(bytes: &[u8], at: usize, run: usize, reading: DecodeOptions) -> Step {
             Digits::Cut => Step::Cut,
             Digits::None => Step::Plain,
         },
-        b'&' => entity(rest),
+        b'&' => match entity(rest) {
+            Step::Takes { length, .. } if reading.inner_first && is_begun(rest, length) => {
+                Step::Plain
+            }
+            step => step,
+        },
+        b'\\' if reading.inner_first && rest.get(1) == Some(&b'\\') => Step::Plain,
         b'\\' => backslash(rest, run, reading),
         b'\n' | b'\r' if run >= LINE => Step::nothing(line_end(rest)),
         _ => Step::Plain,

@@ -104,7 +104,7 @@ impl FormSet {
 
 /// The value with escapes taken back that it happens to hold: a text that holds it is read so too.
 fn unescaped(value: &str) -> Vec<String> {
-    let reading = decode::DecodeOptions { backslashes: true };
+    let reading = decode::DecodeOptions { backslashes: true, inner_first: false };
     let (levels, _) = decode::levels(value, reading);
     let texts = levels.into_iter().filter_map(|level| String::from_utf8(level.bytes).ok());
     texts.filter(|text| text.len() >= SHORTEST).collect()

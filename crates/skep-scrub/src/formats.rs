@@ -2,7 +2,8 @@
 //! so many letters of an alphabet. The rules are in [`rules`]; here is how they are looked for.
 //!
 //! Every format but a private key stands in one run of letters without blanks or quotes, and such
-//! a run is longer than a word: ordinary text is looked at in one place out of twelve.
+//! a run is longer than a word: ordinary text is looked at in one place out of twelve. A text is
+//! looked through once, for whatever it holds.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,20 +16,20 @@ use super::marker::{MARK, marker};
 mod private_key;
 mod rules;
 
-use rules::{BodyPart, FormatRule, Letters};
+pub(super) use private_key::CLOSING;
+use rules::{BodyPart, FormatRule};
 
 /// What stands in brackets for a secret that was known by its format begins so.
 pub(super) const NAME: &str = "format.";
 
 /// No run that holds a beginning is shorter: the shortest tokens of Slack.
 const SHORTEST_RUN: usize = 12;
-/// A longer run is looked at in parts, so that whoever looks on behind a secret in it does not
-/// look at all the rest each time.
-const LONGEST_RUN: usize = 1024;
-/// A body this long is cut there rather than left: no format has a longest length like it.
+/// A body this long is one: it goes up to the end of its letters, whatever its rule says of them.
 const LONG: usize = 4096;
 /// So far back from the end of a text something unfinished may begin.
 const OPEN_BYTES: usize = 24 << 10;
+/// Different letters are counted in so many of them.
+const COUNTED: usize = 256;
 /// What is written in place of a secret, `xxxxxxxx`, has fewer different letters.
 const DISTINCT: u32 = 6;
 /// Where so many letters are fixed, what follows is a secret whatever it is.
@@ -50,17 +51,13 @@ struct Formats {
     finder: Option<AhoCorasick>,
     /// By number of the pattern in the finder: the rule, and the pattern's length.
     patterns: Vec<(usize, usize)>,
-    /// Sorted, so that the first letters of one can be looked up.
-    begins: Vec<&'static [u8]>,
-    /// Of these, the ones that stand behind other letters of their secret.
-    inner: Vec<&'static [u8]>,
-    /// The length of the longest.
+    /// The beginnings that are names before a gap.
+    named: Vec<&'static [u8]>,
+    /// The length of the longest beginning.
     longest: usize,
     /// Of the letters before the fixed ones, the most.
     before: usize,
     pairs: Pairs,
-    /// By byte: whether one begins with it, and whether one of the inner ones does.
-    first: [(bool, bool); 256],
     markers: Vec<String>,
 }
 
@@ -70,35 +67,19 @@ static FORMATS: LazyLock<Formats> = LazyLock::new(|| {
         .iter()
         .enumerate()
         .flat_map(|(at, rule)| rule.begins.iter().map(move |begin| (at, begin.as_bytes())));
-    let (numbers, mut begins): (Vec<usize>, Vec<&[u8]>) = begins.unzip();
+    let (numbers, begins): (Vec<usize>, Vec<&[u8]>) = begins.unzip();
     let finder = AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).build(&begins);
     let patterns = numbers.into_iter().zip(begins.iter().map(|begin| begin.len())).collect();
-    begins.push(private_key::BEGIN);
-    let inner = rules.iter().filter(|rule| rule.before.is_some()).flat_map(|rule| &rule.begins);
-    let inner: Vec<&[u8]> = inner.map(|begin| begin.as_bytes()).collect();
-    begins.sort_unstable();
+    let named = rules.iter().filter(|rule| matches!(rule.parts[..], [BodyPart::Gap, ..]));
+    let named = named.flat_map(|rule| &rule.begins).map(|begin| begin.as_bytes()).collect();
     let pairs = Pairs::of(&begins);
     let longest = begins.iter().map(|begin| begin.len()).max().unwrap_or(0);
-    let mut first = [(false, false); 256];
-    begins.iter().for_each(|begin| first[usize::from(begin[0])].0 = true);
-    inner.iter().for_each(|begin: &&[u8]| first[usize::from(begin[0])].1 = true);
     let before = rules.iter().filter_map(|rule| Some(rule.before?.most)).max().unwrap_or(0);
     let names = rules.iter().map(|rule| rule.name).chain([private_key::NAME]);
     let markers = names.map(|name| marker(&format!("{NAME}{name}"))).collect();
     let finder =
         finder.inspect_err(|error| tracing::error!(%error, "formats cannot be searched for"));
-    Formats {
-        rules,
-        finder: finder.ok(),
-        patterns,
-        begins,
-        inner,
-        longest,
-        before,
-        pairs,
-        first,
-        markers,
-    }
+    Formats { rules, finder: finder.ok(), patterns, named, longest, before, pairs, markers }
 });
 
 /// The first two letters of each beginning, a bit for each: ids and long words hold few of them,
@@ -144,69 +125,118 @@ pub(super) fn is_marked(text: &str) -> bool {
     text.contains(&marker(NAME)[..MARK.len() + NAME.len()])
 }
 
-/// The first from `at` on, with its marker; of two that begin together the longer.
-pub(super) fn find(bytes: &[u8], at: usize) -> Option<(Range<usize>, &'static str)> {
-    let marker = |rule: usize| FORMATS.markers.get(rule).map(String::as_str);
-    let key = private_key::find(bytes, at);
-    let until = key.as_ref().map_or(bytes.len(), |key| key.start);
-    let rank = |(at, _): &(Range<usize>, &str)| (at.start, usize::MAX - at.end);
-    let (mut from, mut first) = (at, None);
-    while let Some(run) = next_run(bytes, from).filter(|run| run.start < until) {
-        let found = hits(bytes, run.clone()).filter_map(|hit| {
-            let (Body::Whole(value) | Body::Open(Some(value))) = hit.body(bytes) else {
+/// One that stands in a text.
+pub(super) struct Match {
+    /// Where its fixed letters begin.
+    fixed: usize,
+    at: Range<usize>,
+    rule: usize,
+    /// It is one whatever follows, and goes on behind the bytes as long as this does.
+    rest: Option<Continuation>,
+}
+
+/// What a long secret goes on with.
+#[derive(Clone, Copy)]
+pub(super) enum Continuation {
+    /// Letters of these classes.
+    Letters(u16),
+    /// Lines of a private key.
+    Lines,
+}
+
+impl Continuation {
+    /// Where it ends that goes on at `at`.
+    pub fn end(self, bytes: &[u8], at: usize) -> usize {
+        match self {
+            Self::Letters(classes) => at + count(bytes[at..].iter(), classes),
+            Self::Lines => private_key::rest(bytes, at),
+        }
+    }
+}
+
+/// What goes on behind the bytes of those from `at` on.
+pub(super) fn rest(all: &[Match], at: usize) -> Option<Continuation> {
+    all[all.partition_point(|found| found.at.start < at)..].iter().find_map(|found| found.rest)
+}
+
+impl Match {
+    /// So far into the bytes stands what it was found in.
+    pub fn shifted(self, by: usize) -> Self {
+        let at = self.at.start + by..self.at.end + by;
+        Self { fixed: self.fixed + by, at, ..self }
+    }
+}
+
+/// All that stand in the bytes, in the order of their starts; of two that begin together the longer
+/// is first.
+pub(super) fn all(bytes: &[u8]) -> Vec<Match> {
+    let mut all = Vec::new();
+    let (mut from, mut spans) = (0, Spans::default());
+    while let Some(run) = next_run(bytes, from) {
+        from = run.end;
+        all.extend(hits(bytes, run).filter_map(|hit| {
+            let (Body::Whole(value) | Body::Open(Some(value))) = hit.body(bytes, &mut spans) else {
                 return None;
             };
-            let start = if value.start > 0 { hit.end + value.start } else { hit.start };
-            Some((start.max(at)..hit.end + value.end, marker(hit.rule)?))
-        });
-        first = first.into_iter().chain(found).min_by_key(rank);
-        let is_part = run.len() == LONGEST_RUN;
-        // In the next part nothing begins earlier, but for letters before the fixed ones.
-        let is_first = |(at, _): &(Range<usize>, &str)| !is_part || at.start + before() < run.end;
-        if first.as_ref().is_some_and(is_first) {
-            return first;
-        }
-        // What the end of the part cuts off is in the next one.
-        from = if is_part { run.end - FORMATS.longest } else { run.end };
+            let start = if value.start > hit.end { value.start } else { hit.start };
+            let (fixed, rule) = (hit.end - hit.fixed, hit.rule);
+            let classes = FORMATS.rules[rule].classes;
+            let is_open = value.end == bytes.len() && spans.is_long(rule, value.end);
+            let rest = is_open.then_some(Continuation::Letters(classes));
+            Some(Match { fixed, at: start..value.end, rule, rest })
+        }));
     }
-    first.or_else(|| key.and_then(|key| Some((key, marker(FORMATS.rules.len())?))))
+    let key = |at: Range<usize>| {
+        let rest = (at.end == bytes.len() && at.len() >= LONG).then_some(Continuation::Lines);
+        Match { fixed: at.start, at, rule: FORMATS.rules.len(), rest }
+    };
+    all.extend(private_key::all(bytes).map(key));
+    all.sort_by_key(|found| (found.at.start, usize::MAX - found.at.end));
+    all
 }
 
-/// Where the earliest from `at` on begins that the end of the bytes cuts off.
-pub(super) fn unfinished(bytes: &[u8], at: usize) -> Option<usize> {
+/// Those whose fixed letters stand from `at` on, with their markers.
+pub(super) fn behind(
+    all: &[Match],
+    at: usize,
+) -> impl Iterator<Item = (Range<usize>, &'static str)> {
+    let first = all.partition_point(|found| found.at.start + FORMATS.before < at);
+    let behind = all[first..].iter().filter(move |found| found.fixed >= at);
+    behind.filter_map(move |found| {
+        Some((found.at.start.max(at)..found.at.end, FORMATS.markers.get(found.rule)?.as_str()))
+    })
+}
+
+/// Where the earliest from `at` on begins that the end of the bytes cuts off, before `until`. In
+/// the word that the bytes end with something may begin anywhere.
+pub(super) fn unfinished(bytes: &[u8], at: usize, until: usize) -> Option<usize> {
     let at = at.max(bytes.len().saturating_sub(OPEN_BYTES));
     let key = private_key::unfinished(bytes, at);
-    let open = hits(bytes, open_from(bytes, at)..bytes.len())
-        .filter(|hit| matches!(hit.body(bytes), Body::Open(_)))
-        .map(|hit| hit.start.max(at));
-    let mut last = at.max(bytes.len().saturating_sub(FORMATS.longest))..bytes.len();
-    let begun = last.find(|start| is_begun(bytes, *start));
-    open.chain(begun).chain(key).min()
-}
-
-/// Whether the bytes from `start` on are the first letters of a beginning that may stand there.
-/// Asked for each of the last bytes of every piece of a stream: most are no first letter, or
-/// stand inside a word.
-fn is_begun(bytes: &[u8], start: usize) -> bool {
-    let (rest, (outer, inner)) = (&bytes[start..], FORMATS.first[usize::from(bytes[start])]);
-    let is_inner = || inner && FORMATS.inner.iter().any(|inner| inner.starts_with(rest));
-    if !outer || !(is_edge(bytes, start) || is_inner()) {
-        return false;
+    let from = open_from(bytes, at);
+    if from >= until {
+        return key;
     }
-    let next = FORMATS.begins.partition_point(|begin| *begin <= rest);
-    FORMATS.begins.get(next).is_some_and(|begin| begin.starts_with(rest))
+    let mut spans = Spans::default();
+    let open = hits(bytes, from..bytes.len())
+        .filter(|hit| matches!(hit.body(bytes, &mut spans), Body::Open(_)))
+        .map(|hit| hit.start.max(at));
+    open.chain(key).min()
 }
 
-/// Where what reaches the end may begin: in the run there, or in the one before a gap there.
+/// Where what reaches the end may begin: in the run there, or in the name before a gap there.
 fn open_from(bytes: &[u8], at: usize) -> usize {
     let back = |end: usize, of: fn(u8) -> bool| {
         bytes[at..end].iter().rposition(|byte| !of(*byte)).map_or(at, |other| at + other + 1)
     };
     let run = back(bytes.len(), |byte| class(byte) != 0);
-    back(back(run, rules::is_gap), |byte| class(byte) != 0)
+    let gap = back(run, rules::is_gap);
+    match FORMATS.named.iter().any(|name| bytes[at..gap].ends_with(name)) {
+        true => back(gap, |byte| class(byte) != 0),
+        false => run,
+    }
 }
 
-/// The next run of letters that is long enough to hold a secret, or its first part.
+/// The next run of letters that is long enough to hold a secret.
 fn next_run(bytes: &[u8], from: usize) -> Option<Range<usize>> {
     let mut at = from;
     while at + SHORTEST_RUN <= bytes.len() {
@@ -214,13 +244,34 @@ fn next_run(bytes: &[u8], from: usize) -> Option<Range<usize>> {
         match ahead.iter().rposition(|byte| class(*byte) == 0) {
             Some(other) => at += other + 1,
             None => {
-                let rest = bytes[at + SHORTEST_RUN..].iter().take(LONGEST_RUN - SHORTEST_RUN);
+                let rest = bytes[at + SHORTEST_RUN..].iter();
                 let more = rest.take_while(|byte| class(**byte) != 0).count();
                 return Some(at..at + SHORTEST_RUN + more);
             }
         }
     }
     None
+}
+
+/// By rule and part: the letters of it that were counted last. Nobody counts them twice.
+#[derive(Default)]
+struct Spans(BTreeMap<(usize, usize), Range<usize>>);
+
+impl Spans {
+    /// Where the letters of these classes end that stand at `at`.
+    fn end(&mut self, bytes: &[u8], at: usize, part: (usize, usize), classes: u16) -> usize {
+        let span = self.0.entry(part).or_default();
+        if !span.contains(&at) {
+            *span = at..at + count(bytes[at..].iter(), classes);
+        }
+        span.end
+    }
+
+    /// Whether one of this rule goes up to `end` because it is long.
+    fn is_long(&self, rule: usize, end: usize) -> bool {
+        let all = self.0.get(&(rule, FORMATS.rules[rule].parts.len()));
+        all.is_some_and(|span| span.end == end)
+    }
 }
 
 /// A beginning that stands where one may stand.
@@ -248,18 +299,16 @@ fn hits(bytes: &[u8], run: Range<usize>) -> impl Iterator<Item = Hit> {
 }
 
 impl Hit {
-    fn rule(&self) -> &'static FormatRule {
-        &FORMATS.rules[self.rule]
-    }
-
-    fn body(&self, bytes: &[u8]) -> Body {
-        let rest = &bytes[self.end..];
-        let body = self.rule().body(rest);
+    fn body(&self, bytes: &[u8], spans: &mut Spans) -> Body {
+        let body = FORMATS.rules[self.rule].body(bytes, self.end, |at, part, classes| {
+            spans.end(bytes, at, (self.rule, part), classes)
+        });
         let (Body::Whole(value) | Body::Open(Some(value))) = &body else { return body };
+        let counted = &bytes[value.start..value.end.min(value.start + COUNTED)];
         let mut seen = 0_u128;
-        rest[value.clone()].iter().for_each(|byte| seen |= 1 << (byte & 0x7F));
+        counted.iter().for_each(|byte| seen |= 1 << (byte & 0x7F));
         let is_random = (seen.count_ones() >= DISTINCT || self.fixed >= UNMISTAKABLE)
-            && !rest[..value.end].ends_with(b"EXAMPLE");
+            && !bytes[..value.end].ends_with(b"EXAMPLE");
         match body {
             body if is_random => body,
             Body::Open(_) => Body::Open(None),
@@ -272,15 +321,20 @@ impl FormatRule {
     /// Where it begins, whose fixed letters stand at `at`: they may not be its first.
     fn start(&self, bytes: &[u8], at: usize) -> Option<usize> {
         let Some(letters) = self.before else { return Some(at) };
-        let count = letters.count(bytes[..at].iter().rev());
+        let count = count(bytes[..at].iter().rev().take(letters.most), letters.classes);
         (count >= letters.least).then(|| at - count)
     }
 
-    /// Each part takes what it can.
-    fn body(&self, rest: &[u8]) -> Body {
-        let (mut at, mut last, mut value) = (0, 0, 0);
-        for part in &self.parts {
-            let ahead = &rest[at..];
+    /// Each part takes what it can. `end` tells for a place where letters of a part end.
+    fn body(
+        &self,
+        bytes: &[u8],
+        start: usize,
+        mut end: impl FnMut(usize, usize, u16) -> usize,
+    ) -> Body {
+        let (mut at, mut last, mut value) = (start, 0, start);
+        for (number, part) in self.parts.iter().enumerate() {
+            let ahead = &bytes[at..];
             match part {
                 BodyPart::Text(text) if ahead.starts_with(text.as_bytes()) => at += text.len(),
                 BodyPart::Text(text) if text.as_bytes().starts_with(ahead) => {
@@ -292,19 +346,22 @@ impl FormatRule {
                     value = at;
                 }
                 BodyPart::Of(letters) => {
-                    let count = letters.count(ahead.iter());
+                    let count = (end(at, number, letters.classes) - at).min(letters.most);
                     at += count;
                     last = letters.classes;
                     match count < letters.least {
-                        true if at == rest.len() => return Body::Open(None),
+                        true if at == bytes.len() => return Body::Open(None),
                         true => return Body::Other,
-                        false if count >= LONG => return Body::Whole(value..at),
+                        false if count >= LONG => {
+                            at = end(at, self.parts.len(), self.classes);
+                            break;
+                        }
                         false => {}
                     }
                 }
             }
         }
-        match rest.get(at) {
+        match bytes.get(at) {
             None => Body::Open(Some(value..at)),
             Some(next) if class(*next) & (rules::WORD | last) != 0 => Body::Other,
             Some(_) => Body::Whole(value..at),
@@ -312,10 +369,12 @@ impl FormatRule {
     }
 }
 
-impl Letters {
-    fn count<'b>(&self, bytes: impl Iterator<Item = &'b u8>) -> usize {
-        bytes.take(self.most).take_while(|byte| class(**byte) & self.classes != 0).count()
-    }
+/// How many bytes are of these classes, up to the first that is not.
+fn count<'b>(bytes: impl Iterator<Item = &'b u8>, classes: u16) -> usize {
+    let count = bytes.take_while(|byte| class(**byte) & classes != 0).count();
+    #[cfg(test)]
+    super::work::add(count);
+    count
 }
 
 /// Whether a secret may begin here: no word goes on. The last letter of an escape is none.

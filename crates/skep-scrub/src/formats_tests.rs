@@ -159,7 +159,8 @@ fn placeholders_and_halves_stay() {
 
 #[test]
 fn every_beginning_has_two_letters() {
-    assert!(FORMATS.begins.iter().all(|begin| begin.len() >= 2 && FORMATS.pairs.are_in(begin)));
+    let mut begins = FORMATS.rules.iter().flat_map(|rule| &rule.begins).map(|it| it.as_bytes());
+    assert!(begins.all(|begin| begin.len() >= 2 && FORMATS.pairs.are_in(begin)));
 }
 
 /// Two hundred of what fills repositories, none of it secret.
@@ -254,19 +255,4 @@ fn text_about_keys_flows() {
     }
     shown += stream.finish(&scrubber).len();
     assert_eq!(shown, text.len());
-}
-
-/// No more than what may still become a secret is held back, however long the text.
-#[test]
-fn what_waits_is_bounded() {
-    let scrubber = Scrubber::default();
-    for begin in ["eyJhbGciOiJIUzI1NiJ9.eyJ", "ghp_", "-----BEGIN RSA PRIVATE KEY-----\n"] {
-        let mut stream = Stream::default();
-        stream.push(&scrubber, begin.to_owned());
-        let mut out = String::new();
-        for _ in 0..40 {
-            out.push_str(&stream.push(&scrubber, "Ab0Cd1Ef2Gh3Ij4".repeat(64)));
-        }
-        assert!(out.len() > 10 << 10, "{begin}: {}", out.len());
-    }
 }

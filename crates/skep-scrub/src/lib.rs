@@ -8,6 +8,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
 
 use secrecy::{ExposeSecret, SecretString};
@@ -306,12 +307,24 @@ impl Table {
     fn view<'t>(&'t self, text: &'t str, formats: Formats) -> View<'t> {
         #[cfg(test)]
         work::add(text.len());
-        let (levels, cut) = decode::levels(text, self.reading());
-        View { table: self, text, lowered: decode::lowered(text), levels, cut, formats }
+        let (mut levels, cut) = decode::levels(text, self.reading());
+        let mut matches = Vec::new();
+        if formats == Formats::Found {
+            matches = formats::all(text.as_bytes());
+            for level in &mut levels {
+                let of_line = |line: Range<usize>| {
+                    let found = formats::all(&level.bytes[line.clone()]).into_iter();
+                    found.map(move |found| found.shifted(line.start))
+                };
+                level.matches = level.lines().flat_map(of_line).collect();
+            }
+        }
+        let lowered = decode::lowered(text);
+        View { table: self, text, matches, levels, lowered, cut, formats }
     }
 
     fn reading(&self) -> decode::DecodeOptions {
-        decode::DecodeOptions { backslashes: self.backslashes }
+        decode::DecodeOptions { backslashes: self.backslashes, inner_first: false }
     }
 
     /// As [`FormSet::unfinished`], of either owner.
@@ -330,6 +343,8 @@ impl Table {
 struct View<'t> {
     table: &'t Table,
     text: &'t str,
+    /// What looks like a secret in the text itself.
+    matches: Vec<formats::Match>,
     levels: Vec<DecodedLevel>,
     /// With small letters, for known secrets in hex.
     lowered: Option<DecodedLevel>,
@@ -458,29 +473,42 @@ impl<'t> View<'t> {
     fn look(&self, level: Option<&DecodedLevel>, sought: Sought, at: usize) -> Option<Found<'t>> {
         let bytes = level.map_or(self.text.as_bytes(), |level| &level.bytes);
         let mut from = level.map_or(at, |level| level.from(at));
+        let forms = match sought {
+            Sought::OfPeople => &self.table.people,
+            Sought::OfAgents => &self.table.agents,
+            Sought::Formats => {
+                let matches = level.map_or(&self.matches, |level| &level.matches);
+                return formats::behind(matches, from)
+                    .find_map(|(found, marker)| self.outside(level, &found, marker));
+            }
+        };
         loop {
-            let (found, marker) = match sought {
-                Sought::OfPeople => self.table.people.find(bytes, from)?,
-                Sought::OfAgents => self.table.agents.find(bytes, from)?,
-                Sought::Formats => formats::find(bytes, from)?,
-            };
-            let (start, end) = match level {
-                None => (found.start, found.end),
-                Some(level) => (level.start(found.start), level.end(found.end - 1)),
-            };
-            // A format goes on over no line end: the next word is another one.
-            let is_known = sought != Sought::Formats;
-            let is_one = is_known || level.is_none_or(|level| level.is_one(&found, self.text));
-            if is_one && self.text.is_char_boundary(start) && self.text.is_char_boundary(end) {
-                return Some(Found { start, end, marker });
+            let (found, marker) = forms.find(bytes, from)?;
+            if let Some(found) = self.outside(level, &found, marker) {
+                return Some(found);
             }
             from = found.end;
         }
     }
 
-    /// Where the earliest unfinished secret begins that the rest of the text may be the beginning
-    /// of, at any depth; the end of the text when there is none. Of a known one at least so many
-    /// bytes have to be there.
+    /// What was found at a depth, where it stands in the text.
+    fn outside(
+        &self,
+        level: Option<&DecodedLevel>,
+        found: &Range<usize>,
+        marker: &'t str,
+    ) -> Option<Found<'t>> {
+        let (start, end) = match level {
+            None => (found.start, found.end),
+            Some(level) => (level.start(found.start), level.end(found.end - 1)),
+        };
+        let is_text = self.text.is_char_boundary(start) && self.text.is_char_boundary(end);
+        is_text.then_some(Found { start, end, marker })
+    }
+
+    /// Where the earliest known secret begins that the rest of the text may be the beginning of,
+    /// at any depth; the end of the text when there is none. At least so many bytes of it have to
+    /// be there.
     fn unfinished(&self, at: usize, least: usize) -> usize {
         let bytes = self.text.as_bytes();
         let table = self.table;
@@ -492,31 +520,12 @@ impl<'t> View<'t> {
             }
         };
         let plain = up_to(bytes, self.cut, at);
-        // Behind the last byte there may be an escape that is cut off.
-        let outside = |level: &DecodedLevel, begun: usize| match begun == level.bytes.len() {
-            true => bytes.len(),
-            false => level.start(begun),
-        };
-        let deeper = self
-            .levels
-            .iter()
-            .chain(&self.lowered)
-            .map(|level| outside(level, up_to(&level.bytes, level.cut, level.from(at))));
-        let known = deeper.fold(plain, usize::min);
-        if self.formats == Formats::Kept {
-            return known;
-        }
-        // The beginning of an escape does not end what stands before it.
-        let open = |bytes: &[u8], cut: usize, at: usize| {
-            let begun = formats::unfinished(bytes, at).into_iter();
-            let before =
-                (cut < bytes.len()).then(|| formats::unfinished(&bytes[..cut], at.min(cut)));
-            begun.chain(before.flatten()).min()
-        };
-        let deeper = self.levels.iter().filter_map(|level| {
-            Some(outside(level, open(&level.bytes, level.cut, level.from(at))?))
+        let deeper = self.levels.iter().chain(&self.lowered).map(|level| {
+            let begun = up_to(&level.bytes, level.cut, level.from(at));
+            // Behind the last byte there may be an escape that is cut off.
+            if begun == level.bytes.len() { bytes.len() } else { level.start(begun) }
         });
-        open(bytes, self.cut, at).into_iter().chain(deeper).fold(known, usize::min)
+        deeper.fold(plain, usize::min)
     }
 }
 

@@ -79,18 +79,21 @@ enum Gap {
 }
 
 impl OpenWord {
-    pub(super) fn of(bytes: &[u8], is_escaped: bool) -> Self {
-        let mut word = Self { is_escaped, ..Self::default() };
-        word.take(bytes);
-        word
+    pub(super) fn of(is_escaped: bool) -> Self {
+        Self { is_escaped, ..Self::default() }
+    }
+
+    pub(super) fn is_escaped(&self) -> bool {
+        self.is_escaped
     }
 
     pub(super) fn start(&self) -> usize {
         self.start
     }
 
-    pub(super) fn take(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.step(*byte));
+    /// The text has grown to these bytes.
+    pub(super) fn follow(&mut self, bytes: &[u8]) {
+        bytes[self.length..].iter().for_each(|byte| self.step(*byte));
     }
 
     fn step(&mut self, byte: u8) {
@@ -135,10 +138,10 @@ mod tests {
             text in "([a-c]{1,20}|[a-c]{16,24}|\n|\r\n|\n  | |\t|=|%61|é|\u{1}){0,24}",
         ) {
             for is_escaped in [false, true] {
-                let mut word = OpenWord::of(b"", is_escaped);
+                let mut word = OpenWord::of(is_escaped);
                 for end in 0..text.len() {
-                    word.take(&text.as_bytes()[end..=end]);
                     let bytes = &text.as_bytes()[..=end];
+                    word.follow(bytes);
                     prop_assert_eq!(word.start(), start(bytes, 0, is_escaped), "{:?}", bytes);
                 }
             }

@@ -528,3 +528,55 @@ fn lines_of_a_value_are_found_alone() {
     let of_windows = scrubber_with(&[&short.replace('\n', "\r\n")], &[]);
     assert_eq!(of_windows.clean(short), "[secret:s0]");
 }
+
+/// How one letter is escaped: every kind that [`decode`] takes back.
+const KINDS: [fn(u32) -> String; 6] = [
+    |code| format!("%{code:02x}"),
+    |code| format!("\\u{code:04x}"),
+    |code| format!("\\x{code:02x}"),
+    |code| format!("\\u{{{code:x}}}"),
+    |code| format!("&#{code};"),
+    |code| format!("&#x{code:x};"),
+];
+
+/// Every kind inside every other, up to five deep, with all, the first, the last or every second
+/// letter of the inner escape escaped again.
+#[test]
+fn escapes_inside_escapes_hide_no_secret() {
+    let secret = "hive-Zz9_x8Yy7Ww6Vv5Uu4";
+    let scrubber = scrubber(&[secret]);
+    let chosen: [fn(usize, usize) -> bool; 4] =
+        [|_, _| true, |at, _| at == 0, |at, length| at + 1 == length, |at, _| at % 2 == 1];
+    let count = KINDS.len();
+    let nests = (1..=5_u32).flat_map(|depth| {
+        // Every nest of three, and the same three kinds in turn where it is deeper.
+        (0..count.pow(depth.min(3))).map(move |number| {
+            let kinds = (0..depth).map(move |at| number / count.pow(at % 3) % count);
+            kinds.collect::<Vec<_>>()
+        })
+    });
+    let mut missed = Vec::new();
+    for kinds in nests {
+        for chosen in chosen {
+            let mut inner: Vec<String> = secret.chars().map(String::from).collect();
+            for (depth, kind) in kinds.iter().enumerate() {
+                for letter in &mut inner {
+                    let length = letter.len();
+                    let each = letter.char_indices().map(|(at, inner)| {
+                        match depth == 0 || chosen(at, length) {
+                            true => KINDS[*kind](u32::from(inner)),
+                            false => inner.to_string(),
+                        }
+                    });
+                    *letter = each.collect();
+                }
+            }
+            let text = format!("it {} ends", inner.concat());
+            // All letters of five depths would be a megabyte.
+            if text.len() < 20_000 && scrubber.clean(&text) != "it [secret:s0] ends" {
+                missed.push(format!("{kinds:?} {}", inner[0]));
+            }
+        }
+    }
+    assert!(missed.is_empty(), "{} missed: {:#?}", missed.len(), &missed[..missed.len().min(60)]);
+}

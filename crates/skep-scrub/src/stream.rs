@@ -44,17 +44,24 @@ pub struct Stream {
     context: usize,
     /// So much of it was there when it was read.
     read: usize,
-    /// The word it ends with, as far as small pieces need it.
-    word: OpenWord,
-    /// Something in what was there then is written as an escape.
-    is_escaped: bool,
+    /// The word it ends with, followed only where a piece was not read at once.
+    word: Option<OpenWord>,
     /// So far it was looked for ends of words that may pass, and whether there is one.
     checked: usize,
     has_word: bool,
     /// Bytes that may be read before their time.
     spare: usize,
+    /// What waits goes on with a secret whose marker was passed on.
+    rest: Option<formats::Continuation>,
     formats: Formats,
     found: bool,
+}
+
+/// Whether a text goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Open,
+    Here,
 }
 
 impl Stream {
@@ -84,7 +91,6 @@ impl Stream {
         if GROWN.saturating_mul(grown) >= length {
             return true;
         }
-        self.word.take(&self.held.as_bytes()[before..]);
         let (end, is_endless) = self.may_pass(table);
         let passing = self.held.as_bytes().get(self.checked..end).unwrap_or_default();
         self.has_word |= !is_endless && !passing.iter().all(|byte| is_of_word(*byte));
@@ -99,28 +105,29 @@ impl Stream {
     /// So far may the text pass at most: not the word it ends with while that is short enough to
     /// wait, nor what waits anyway. Escapes that were not read yet make both longer. And whether
     /// that word is longer.
-    fn may_pass(&self, table: &Table) -> (usize, bool) {
-        let expansion = if self.is_escaped { ESCAPED } else { 1 };
-        let length = self.held.len();
+    fn may_pass(&mut self, table: &Table) -> (usize, bool) {
+        let bytes = self.held.as_bytes();
+        let is_escaped = || decode::has_escapes(&bytes[..self.read], table.reading());
+        let word = self.word.get_or_insert_with(|| OpenWord::of(is_escaped()));
+        word.follow(bytes);
+        let expansion = if word.is_escaped() { ESCAPED } else { 1 };
         let (start, last) =
-            (self.word.start(), length.saturating_sub(most_of_word(table, expansion)));
-        let lag = length.saturating_sub(expansion * table.lag);
+            (word.start(), bytes.len().saturating_sub(most_of_word(table, expansion)));
+        let lag = bytes.len().saturating_sub(expansion * table.lag);
         (start.max(last).min(lag), start < last)
     }
 
     fn read(&mut self, table: &Table) -> String {
-        let text = std::mem::take(&mut *self.held);
+        let mut text = std::mem::take(&mut *self.held);
         self.spare = self.spare.saturating_sub(text.len());
         let view = table.view(&text, self.formats);
-        let (passed, waits) = self.pass(&view, |from| {
-            view.unfinished(from, MOST_LAG).min(view.open_word(from)).min(view.lag(from))
-        });
+        let (passed, waits) = self.pass(&view, End::Open);
         let from = text.floor_char_boundary(waits.saturating_sub(CONTEXT));
-        text[from..].clone_into(&mut self.held);
+        text.drain(..from);
+        *self.held = text;
         self.context = waits - from;
         (self.read, self.checked, self.has_word) = (self.held.len(), self.context, false);
-        self.is_escaped = decode::has_escapes(self.held.as_bytes(), table.reading());
-        self.word = OpenWord::of(self.held.as_bytes(), self.is_escaped);
+        self.word = None;
         passed
     }
 
@@ -129,7 +136,7 @@ impl Stream {
         let text = std::mem::take(&mut *self.held);
         let table = scrubber.table();
         let view = table.view(&text, self.formats);
-        let (passed, _) = self.pass(&view, |_| text.len());
+        let (passed, _) = self.pass(&view, End::Here);
         *self = Self { formats: self.formats, found: self.found, ..Self::default() };
         passed
     }
@@ -144,13 +151,27 @@ impl Stream {
         self.found
     }
 
-    /// The text without secrets up to where it has to wait, and where that is. `waits` tells it
-    /// from a place on, and for a later one nothing earlier.
-    fn pass(&mut self, view: &View<'_>, waits: impl Fn(usize) -> usize) -> (String, usize) {
+    /// The text without secrets up to where it has to wait, and where that is.
+    fn pass(&mut self, view: &View<'_>, end: End) -> (String, usize) {
         let text = view.text;
         let most = MOST_HELD.max(16 * view.table.longest);
         let mut passed = String::new();
         let (mut done, mut ahead) = (self.context, Ahead::default());
+        if let Some(rest) = self.rest {
+            let goes = rest.end(text.as_bytes(), done);
+            let (mut waits, mut behind) = (view.rest_waits(done, end), goes);
+            while let Some(found) = view.find(done, &mut ahead).filter(|it| it.start < behind) {
+                behind = behind.max(found.end);
+                done = found.end;
+                if done > waits {
+                    waits = waits.min(found.start);
+                }
+            }
+            if goes == text.len() || behind > waits {
+                return (passed, waits.min(goes));
+            }
+            (self.rest, done) = (None, behind);
+        }
         // Before it nothing waits. It is asked for anew only behind it: a text full of secrets
         // takes no longer than another.
         let mut sure = text.len().saturating_sub(most);
@@ -160,7 +181,7 @@ impl Stream {
             let waits = match is_sure {
                 true => sure,
                 // An escape may begin in what was passed on already.
-                false => match waits(done).max(done) {
+                false => match view.waits(done, end).max(done) {
                     waits if text.len() - waits <= most => waits,
                     _ => text.len(),
                 },
@@ -177,6 +198,12 @@ impl Stream {
                         sure = waits;
                     }
                 }
+                Some(found) if found.end == text.len() && view.rest(found.start).is_some() => {
+                    passed.push_str(&text[done..found.start]);
+                    passed.push_str(found.marker);
+                    (self.found, self.rest) = (true, view.rest(found.start));
+                    return (passed, view.rest_waits(found.start, end));
+                }
                 found => {
                     // What names it, before its value, waits with it.
                     let named = found.map(|found| found.start.saturating_sub(formats::before()));
@@ -191,6 +218,56 @@ impl Stream {
 }
 
 impl View<'_> {
+    /// Where begins what has to wait, from `at` on; for a later place nothing earlier.
+    fn waits(&self, at: usize, end: End) -> usize {
+        let waits = self.word_waits(at, end);
+        let format = (end == End::Open).then(|| self.open_format(at, waits)).flatten();
+        format.map_or(waits, |format| format.min(waits))
+    }
+
+    /// The same without what looks like a secret and is longer than a word may be.
+    fn word_waits(&self, at: usize, end: End) -> usize {
+        match end {
+            End::Open => self.unfinished(at, MOST_LAG).min(self.open_word(at)).min(self.lag(at)),
+            End::Here => self.text.len(),
+        }
+    }
+
+    /// What waits while a long secret goes on: enough to tell its end.
+    fn rest_waits(&self, at: usize, end: End) -> usize {
+        let kept = if end == End::Open { formats::CLOSING } else { 0 };
+        let last = self.text.floor_char_boundary(self.text.len().saturating_sub(kept));
+        self.word_waits(at, end).min(last).max(at)
+    }
+
+    /// What the secret goes on with that begins at `at` and reaches the end of the text.
+    fn rest(&self, at: usize) -> Option<formats::Continuation> {
+        formats::rest(&self.matches, at)
+    }
+
+    /// Where the earliest format begins, from `at` on and before the word that waits anyway, that
+    /// may go on behind the text.
+    fn open_format(&self, at: usize, word: usize) -> Option<usize> {
+        if self.formats == Formats::Kept {
+            return None;
+        }
+        // The beginning of an escape does not end what stands before it.
+        let open = |bytes: &[u8], cut: usize, at: usize, word: usize| {
+            let begun = formats::unfinished(bytes, at, word).into_iter();
+            let before = (cut < bytes.len())
+                .then(|| formats::unfinished(&bytes[..cut], at.min(cut), word.min(cut)));
+            begun.chain(before.flatten()).min()
+        };
+        let deeper = self.levels.iter().filter_map(|level| {
+            let line = level.last_line();
+            let within = |at: usize| at.saturating_sub(line);
+            let (from, until) = (within(level.from(at)), within(level.from(word)));
+            let begun = open(&level.bytes[line..], within(level.cut), from, until)?;
+            Some(level.start(line + begun))
+        });
+        deeper.chain(open(self.text.as_bytes(), self.cut, at, word)).min()
+    }
+
     /// Where the word begins, from `at` on, that the text ends with. No known value decides
     /// that, only how long they are: of a word without escapes no more waits than the longest form
     /// has, and what may stand before the value of a format.
@@ -218,7 +295,7 @@ impl View<'_> {
 
 /// So many bytes of an open word wait at most.
 fn most_of_word(table: &Table, expansion: usize) -> usize {
-    (expansion * table.longest).max(formats::before())
+    expansion * table.longest.max(formats::before())
 }
 
 /// Letters of other scripts end a word: a text without blanks would wait for its end.

@@ -1,10 +1,12 @@
+#![allow(clippy::unwrap_used)]
+
 use proptest::prelude::*;
 
 use crate::{Scrubber, Secret, Stream, work};
 
 /// What a text may be made of, over and over: letters, escapes of every kind and inside each
 /// other, encodings, ends of words, beginnings of formats and of escapes.
-const PATTERNS: [&str; 38] = [
+const PATTERNS: [&str; 42] = [
     "x",
     "word ",
     "é",
@@ -43,6 +45,10 @@ const PATTERNS: [&str; 38] = [
     "YWFhYWFhYWFhYWFhYWFhYWFh\\n",
     "-----BEGIN PRIVATE KEY-----\n\n",
     "ghp_",
+    "eyJhbGciOiJIUzI1NiJ9.",
+    "-ey",
+    "sl.",
+    "sk-ant-",
 ];
 
 /// With a short secret, with one of several words, with a key file.
@@ -74,7 +80,8 @@ fn a_text_in_letters_takes_time_for_its_length() {
         for pattern in PATTERNS {
             for length in [1_250, 5_000] {
                 let text: String = pattern.chars().cycle().take(length).collect();
-                let work = work::of(|| assert_eq!(letter_by_letter(scrubber, &text), text));
+                let clean = scrubber.clean(&text);
+                let work = work::of(|| assert_eq!(letter_by_letter(scrubber, &text), clean));
                 let most = MOST_WORK * text.len();
                 assert!(work <= most, "{pattern:?} {length}, vault {number}: {work} > {most}");
             }
@@ -115,6 +122,88 @@ fn a_run_full_of_secrets_takes_time_for_its_length() {
     assert!(letters <= MOST_WORK * text.len(), "{letters}");
 }
 
+/// Tokens that overlap with each other, in one run of letters and in the body of a key.
+#[test]
+fn tokens_inside_tokens_take_time_for_their_length() {
+    let [short, ..] = vaults();
+    for before in ["", "-----BEGIN RSA PRIVATE KEY-----\n"] {
+        for token in ["eyJhbGciOiJIUzI1NiJ9.", "eyJhbGciOiJIUzI1NiJ9.eyJhbGciOiJIUzI1NiJ9-"] {
+            let text = format!("{before}{}", token.repeat(2_000));
+            let clean = short.clean(&text).into_owned();
+            let whole = work::of(|| assert_eq!(short.clean(&text), clean));
+            assert!(whole <= 64 * text.len(), "{before} {token}: {whole}");
+            let letters = work::of(|| assert_eq!(letter_by_letter(&short, &text), clean));
+            assert!(letters <= MOST_WORK * text.len(), "{before} {token}: {letters}");
+        }
+    }
+}
+
+/// However long a token or a key is, no part of it is shown or kept.
+#[test]
+fn long_secrets_go_whole_and_do_not_wait() {
+    let [short, phrase, _] = vaults();
+    let letters = "Ab0Cd1Ef2Gh3Ij4K".repeat(800);
+    let lines = |end: &str| format!("{}{end}", "Ab0Cd1Ef2Gh3Ij4K".repeat(4)).repeat(300);
+    let key = |end: &str| {
+        let (begin, last) = ("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----");
+        format!("{begin}{end}{}Ab0==={end}{last}", lines(end))
+    };
+    let texts = [
+        ("jwt", format!("eyJhbGciOiJIUzI1NiJ9.eyJ{letters}.{}", &letters[..43])),
+        ("jwt", format!("eyJ{letters}.eyJhbGciOiJIUzI1NiJ9.{}", &letters[..43])),
+        ("jwt", format!("eyJhbGciOiJIUzI1NiJ9.eyJhbGciOiJIUzI1NiJ9.{letters}")),
+        ("facebook-page-token", format!("EAAM{letters}")),
+        ("private-key", key("\n")),
+        ("private-key", key("\\n")),
+        ("private-key", key("\r\n  ")),
+    ];
+    for (name, text) in &texts {
+        let expected = format!("it is \"[secret:format.{name}]\" and on");
+        let text = format!("it is \"{text}\" and on");
+        assert_eq!(phrase.clean(&text), expected);
+        for scrubber in [&short, &phrase] {
+            for step in [1, 64, 1_000] {
+                let (mut stream, mut passed) = (Stream::default(), String::new());
+                for piece in text.as_bytes().chunks(step) {
+                    let piece = String::from_utf8(piece.to_vec()).unwrap();
+                    passed.push_str(&stream.push(scrubber, piece));
+                    assert!(stream.held.len() < 8 << 10, "{name} {step}: {}", stream.held.len());
+                }
+                passed.push_str(&stream.finish(scrubber));
+                assert_eq!(passed, expected, "{step}");
+            }
+        }
+        // What overlaps with its end goes as well.
+        let secret = format!("{}correct horse battery staple 77 and on", &text[..text.len() - 8]);
+        let mut stream = Stream::default();
+        let letters = secret.as_bytes().chunks(5).map(|it| String::from_utf8(it.to_vec()).unwrap());
+        let mut passed: String = letters.map(|piece| stream.push(&phrase, piece)).collect();
+        passed.push_str(&stream.finish(&phrase));
+        assert_eq!(passed, phrase.clean(&secret));
+    }
+    // What is none passes.
+    let mut stream = Stream::default();
+    stream.push(&short, "ghp_".to_owned());
+    assert!(stream.push(&short, letters).len() > 10 << 10);
+}
+
+/// Where a line begins a word begins, also where the line end before it is left out.
+#[test]
+fn a_token_behind_base64_goes_with_its_escapes() {
+    let [short, ..] = vaults();
+    let token = "sk-ant-api03-aB3dE5gH7jK9mN1pQ2rS4tU6vW8xY0zAbCdEfGhIjKlMnOpQr";
+    for end in ["\n", "\\n", "%0A"] {
+        for lines in [40, 400] {
+            let before =
+                format!("{}{end}{}", "YWFhYWFh".repeat(8), format!("a{end}").repeat(lines));
+            let text = format!("{before}{token}{} on", "%26%2397;".repeat(16));
+            let clean = format!("{before}[secret:format.anthropic-key] on");
+            assert_eq!(short.clean(&text), clean);
+            assert_eq!(letter_by_letter(&short, &text), clean);
+        }
+    }
+}
+
 /// The end of a word lets it pass, also where much waits that was not read.
 #[test]
 fn the_end_of_a_long_word_lets_it_pass() {
@@ -129,7 +218,11 @@ fn the_end_of_a_long_word_lets_it_pass() {
                 let letters = text.chars().map(|letter| stream.push(scrubber, letter.to_string()));
                 let mut passed: String = letters.collect();
                 passed.push_str(&stream.push(scrubber, " ".to_owned()));
-                assert_eq!(passed, format!("{text} "), "{pattern:?} {length}");
+                assert_eq!(
+                    passed,
+                    scrubber.clean(&text).into_owned() + " ",
+                    "{pattern:?} {length}"
+                );
             }
         }
     }
@@ -146,6 +239,7 @@ proptest! {
         ends in prop::collection::vec(prop::sample::select(vec![
             "", " ", "\n", "hive-Zz9_x8Yy7Ww6Vv5Uu4", "%68ive-Zz9_x8Yy7Ww6Vv5Uu4",
             "correct horse battery staple 77", "correct horse%20battery&#32;staple 77",
+            "ghp_aB3dE5gH7jK9mN1pQ2rS4tU6vW8xY0zAbCdE",
         ]), 6),
         step in 1_usize..40,
     ) {

@@ -11,10 +11,10 @@ pub(super) const ISSUER: &str = "whoever trusts the key: make a new pair";
 pub(super) const BEGIN: &[u8] = b"-----BEGIN ";
 const END: &[u8] = b"-----END ";
 const DASHES: &[u8] = b"-----";
-/// The longest that is looked at: an RSA key of 16384 bits has 12.7 KB.
-const LONGEST: usize = 16 << 10;
 /// The longest label between the dashes, of those that are used.
 const LABEL: usize = 64;
+/// No closing line is longer.
+pub(crate) const CLOSING: usize = 2 * LABEL;
 /// Digits of base64 in the shortest body: code that speaks of keys has fewer.
 const SHORTEST: usize = 40;
 /// The same where the closing line follows.
@@ -24,9 +24,9 @@ const LINE: usize = 20;
 /// Words of headers before the first line.
 const WORDS: usize = 12;
 
-/// The first from `at` on.
-pub(super) fn find(bytes: &[u8], at: usize) -> Option<Range<usize>> {
-    begins(bytes, at).find_map(|start| match end(&bytes[start..]) {
+/// All of them.
+pub(super) fn all(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    begins(bytes, 0).filter_map(|start| match end(&bytes[start..]) {
         End::At(end) | End::Open(Some(end)) => Some(start..start + end),
         End::None | End::Open(None) => None,
     })
@@ -51,35 +51,30 @@ enum End {
 /// Where the key ends that begins with these bytes. Where its closing line is missing, behind the
 /// last line of base64.
 fn end(bytes: &[u8]) -> End {
-    let seen = &bytes[..bytes.len().min(LONGEST)];
-    let Some(mut at) = label(seen, BEGIN.len()) else {
-        return if seen.len() < LABEL { End::Open(None) } else { End::None };
+    let Some(mut at) = label(bytes, BEGIN.len()) else {
+        return if bytes.len() < LABEL { End::Open(None) } else { End::None };
     };
-    if memmem::find(&seen[..at], b"PRIVATE KEY").is_none() {
+    if memmem::find(&bytes[..at], b"PRIVATE KEY").is_none() {
         return End::None;
     }
     let (mut words, mut digits, mut short, mut body) = (0, 0, 0, at);
     let from = at;
     loop {
-        at += blanks(&seen[at..]);
-        let rest = &seen[at..];
-        let run = rest.iter().take_while(|byte| is_digit(**byte)).count();
+        at += blanks(&bytes[at..]);
+        let rest = &bytes[at..];
+        let run = self::digits(rest);
         let is_enough = digits >= SHORTEST;
         let is_cut = rest[run..].iter().all(|byte| *byte == b'\\') || END.starts_with(rest);
         if is_cut {
-            let is_enough = digits + run >= SHORTEST;
-            return match seen.len() < bytes.len() {
-                false => End::Open(is_enough.then_some(at + run)),
-                true if is_enough => End::At(at + run),
-                true => End::None,
-            };
+            return End::Open((digits + run >= SHORTEST).then_some(at + run));
         }
         if rest.starts_with(END) {
-            let letters = seen[from..at].iter().filter(|byte| byte.is_ascii_alphanumeric()).count();
-            return match label(seen, at + END.len()) {
+            let letters =
+                bytes[from..at].iter().filter(|byte| byte.is_ascii_alphanumeric()).count();
+            return match label(bytes, at + END.len()) {
                 _ if letters < SHORTEST_CLOSED => End::None,
                 Some(end) => End::At(end),
-                None if rest.len() < END.len() + LABEL => End::Open(Some(seen.len())),
+                None if rest.len() < END.len() + LABEL => End::Open(Some(bytes.len())),
                 None if is_enough => End::At(body),
                 None => End::None,
             };
@@ -101,6 +96,33 @@ fn end(bytes: &[u8]) -> End {
             return if is_enough { End::At(body) } else { End::None };
         }
     }
+}
+
+/// Where the key ends that goes on at `at`: with its closing line, or behind its last long one.
+pub(super) fn rest(bytes: &[u8], at: usize) -> usize {
+    let is_inside = bytes[..at].last().is_some_and(|byte| is_digit(*byte));
+    let mut end = at + if is_inside { digits(&bytes[at..]) } else { 0 };
+    loop {
+        let line = end + blanks(&bytes[end..]);
+        let run = digits(&bytes[line..]);
+        let next = line + run + blanks(&bytes[line + run..]);
+        let ahead = &bytes[next..];
+        if ahead.starts_with(END) {
+            return label(bytes, next + END.len()).unwrap_or(match ahead.len() < LABEL {
+                true => bytes.len(),
+                false => line + run,
+            });
+        }
+        match run >= LINE {
+            _ if END.starts_with(ahead) || ahead.iter().all(|b| *b == b'\\') => return bytes.len(),
+            true => end = line + run,
+            false => return end,
+        }
+    }
+}
+
+fn digits(bytes: &[u8]) -> usize {
+    bytes.iter().take_while(|byte| is_digit(**byte)).count()
 }
 
 /// Blanks, line ends and the marks of quotes, comments and tables before a line; plain or escaped

@@ -9,6 +9,8 @@ pub(super) struct FormatRule {
     /// Letters that stand before the fixed ones.
     pub before: Option<Letters>,
     pub parts: Vec<BodyPart>,
+    /// Of the letters of all parts.
+    pub classes: u16,
 }
 
 pub(super) enum BodyPart {
@@ -83,7 +85,16 @@ fn rule(line: &'static str) -> Option<FormatRule> {
         line.split('|').map(str::trim).collect::<Vec<_>>().try_into().ok()?;
     let parts: Option<Vec<BodyPart>> = parts.split(' ').map(part).collect();
     let before = if before.is_empty() { None } else { Some(letters(before)?) };
-    Some(FormatRule { name, issuer, begins: begins.split(' ').collect(), before, parts: parts? })
+    let (begins, parts) = (begins.split(' ').collect(), parts?);
+    let classes = parts.iter().fold(0, |classes, part| {
+        classes
+            | match part {
+                BodyPart::Of(letters) => letters.classes,
+                BodyPart::Text(text) => text.bytes().fold(0, |classes, byte| classes | sign(byte)),
+                BodyPart::Gap => 0,
+            }
+    });
+    Some(FormatRule { name, issuer, begins, before, parts, classes })
 }
 
 fn part(word: &'static str) -> Option<BodyPart> {
