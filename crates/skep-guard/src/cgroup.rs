@@ -311,21 +311,21 @@ mod tests {
         if fs::create_dir(&folder).is_err() {
             return;
         }
-        let group = Group {
+        let group = Arc::new(Group {
             // No way to join it.
             doors: Vec::new(),
             birthplace: File::open(&folder).ok(),
             folders: vec![folder],
             events: PathBuf::new(),
             shares_time: false,
-        };
+        });
         let (mut ours, theirs) = io::pipe().unwrap();
         let program = Program {
             path: "cat".into(),
             arguments: vec!["/proc/self/cgroup".into()],
             directory: "/".into(),
             environment: [].into(),
-            group: Some(Arc::new(group)),
+            group: Some(Arc::clone(&group)),
             steps: Box::new(|| Ok(())),
         };
         // SAFETY: there are no steps.
@@ -334,6 +334,7 @@ mod tests {
         let mut said = String::new();
         ours.read_to_string(&mut said).unwrap();
         while started.as_ref().unwrap().try_wait().unwrap().is_none() {}
+        drop(group);
         assert!(said.lines().any(|it| it.starts_with("0::") && it.ends_with(&name)), "{said}");
     }
 }
