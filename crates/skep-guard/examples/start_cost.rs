@@ -55,7 +55,8 @@ async fn main() {
         let each = |all: f64| all / count.max(1) as f64;
         println!(
             "{count} starts in {:.2} s: each {:.0} minor faults, {:.2} ms system, {:.2} ms of the \
-             starting thread; slices p50 {:.0} us, p99 {:.0}, p99.9 {:.0}, p99.99 {:.0}, most {:.0}",
+             starting thread; slices p50 {:.0} us, p99 {:.0}, p99.9 {:.0}, p99.99 {:.0}, \
+             most {:.0}",
             time.as_secs_f64(),
             each((used.faults - before.faults) as f64),
             each((used.system - before.system) * 1e3),

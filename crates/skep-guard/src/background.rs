@@ -8,8 +8,8 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use crate::descriptors;
-pub use crate::start::Process;
-use crate::start::Program;
+use crate::process::start::ChildProgram;
+pub use crate::process::start::Process;
 
 /// Starts this executable with other arguments. It outlives the caller.
 pub fn again(
@@ -18,7 +18,7 @@ pub fn again(
     stdout: File,
     stderr: File,
 ) -> io::Result<Process> {
-    let program = Program {
+    let program = ChildProgram {
         path: std::env::current_exe()?.into(),
         arguments: arguments.to_vec(),
         directory: directory.to_owned(),

@@ -277,7 +277,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::start::Program;
+    use crate::process::start::ChildProgram;
 
     #[test]
     fn the_group_of_this_process_is_found_in_both_versions() {
@@ -320,7 +320,7 @@ mod tests {
             shares_time: false,
         });
         let (mut ours, theirs) = io::pipe().unwrap();
-        let program = Program {
+        let program = ChildProgram {
             path: "cat".into(),
             arguments: vec!["/proc/self/cgroup".into()],
             directory: "/".into(),

@@ -18,10 +18,9 @@ use tokio::net::unix::pipe;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::child::Input;
 use crate::network::{ChildNetwork, Contact};
 use crate::process::{
-    self, Captured, Ending, ListeningPace, LiveOutput, ProcessError, StartedChild,
+    self, Captured, Ending, Input, ListeningPace, LiveOutput, ProcessError, StartedChild,
 };
 use crate::sandbox::{self, Inside, Measured, PreparedProgram, Sandbox, SandboxError, SandboxRoom};
 use lines::{LineQueue, LineReader};

@@ -6,7 +6,6 @@
 
 pub mod background;
 mod cgroup;
-mod child;
 pub mod clock;
 pub mod descriptors;
 pub mod disk;
@@ -28,8 +27,6 @@ pub mod repository;
 pub mod sandbox;
 pub mod size;
 pub mod socket;
-mod spawner;
-mod start;
 pub mod vault;
 mod watchdog;
 pub mod work;

@@ -4,6 +4,10 @@
 //! cancelled or its future is dropped, the whole tree below it ends too: TERM, a grace period,
 //! then KILL until nothing is left.
 
+mod child;
+mod spawner;
+pub(crate) mod start;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
@@ -22,11 +26,13 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::child::{Child, Input, Pipes};
 use crate::process_table::{self, MARKER, Members, ProcessRow};
-use crate::start::{Program, Steps};
 use crate::watchdog::{self, Ceiling};
-use crate::{descriptors, environment, random, spawner};
+use crate::{descriptors, environment, random};
+use child::{PipedChild, Pipes};
+use start::{ChildProgram, Steps};
+
+pub(crate) use child::Input;
 
 /// What a child inherits from us; everything else is given in `Invocation::environment`.
 const INHERITED: [&str; 5] = ["PATH", "HOME", "LANG", "TERM", "TZ"];
@@ -244,7 +250,7 @@ pub(crate) async fn run_behind(
 /// A child that was started, with everything below it. Dropped, all of it is killed.
 pub(crate) struct StartedChild {
     program: String,
-    child: Child,
+    child: PipedChild,
     tree: ProcessTree,
     ceiling: Option<Ceiling>,
 }
@@ -396,7 +402,7 @@ pub(crate) async fn start(
             None => die_with(parent),
         }
     };
-    let program = Program {
+    let program = ChildProgram {
         path: invocation.program.clone(),
         arguments: invocation.arguments.clone(),
         directory: invocation.directory.clone(),
@@ -420,15 +426,15 @@ fn die_with(parent: Pid) -> io::Result<()> {
 }
 
 fn spawn(
-    program: Program,
+    program: ChildProgram,
     input: Input,
     marker: String,
     leash: Option<OwnedFd>,
-) -> io::Result<(Child, ProcessTree)> {
+) -> io::Result<(PipedChild, ProcessTree)> {
     let _starting = Starting::begin();
     // SAFETY: the steps are bare system calls; nothing is allocated or locked. The wall promises
     // the same of itself.
-    let child = unsafe { Child::start(program, input)? };
+    let child = unsafe { PipedChild::start(program, input)? };
     let root = child.id();
     ROOTS.lock().unwrap_or_else(PoisonError::into_inner).running.push(root);
     let members = Arc::new(Mutex::new(Members::new(root, marker)));

@@ -33,7 +33,7 @@ const GUARD_BYTES: usize = 64 << 10;
 const SIGNALS: c_int = 64;
 
 /// A program and all it is started with.
-pub(crate) struct Program {
+pub(crate) struct ChildProgram {
     pub path: OsString,
     pub arguments: Vec<OsString>,
     pub directory: PathBuf,
@@ -54,7 +54,7 @@ pub struct Process {
     handle: OwnedFd,
 }
 
-impl Program {
+impl ChildProgram {
     /// Returns at its exec, or with what the child could not do before.
     ///
     /// # Safety
@@ -72,7 +72,7 @@ impl Program {
             text(&variable)
         });
         let variables: Vec<CString> = variables.collect::<io::Result<_>>()?;
-        let mut child = Child {
+        let mut child = ChildStart {
             paths: paths.iter().map(|path| text(path.as_os_str())).collect::<io::Result<_>>()?,
             words: std::iter::once(SHELL.as_ptr()).chain(pointers(&words)).collect(),
             variables: pointers(&variables).collect(),
@@ -120,7 +120,7 @@ impl AsRawFd for Process {
 }
 
 /// What the child reads, and where it says why it gave up.
-struct Child {
+struct ChildStart {
     paths: Vec<CString>,
     /// The shell, the program by its name, its arguments, and the null behind.
     words: Vec<*const c_char>,
@@ -133,7 +133,7 @@ struct Child {
     failed: c_int,
 }
 
-impl Child {
+impl ChildStart {
     fn begin(&mut self) -> io::Result<Process> {
         /// One start at a time: the stack is one child's, and what is restored is this start's.
         static STACK: Mutex<Option<Stack>> = Mutex::new(None);
@@ -266,7 +266,7 @@ impl Child {
 /// The child's first function.
 extern "C" fn enter(child: *mut c_void) -> c_int {
     // SAFETY: `begin` has given it, and does nothing until we are done.
-    let child = unsafe { &mut *child.cast::<Child>() };
+    let child = unsafe { &mut *child.cast::<ChildStart>() };
     child.failed = child.run().raw_os_error().unwrap_or(libc::EINVAL);
     // SAFETY: ends this process and runs nothing of ours.
     unsafe { libc::_exit(127) }
@@ -278,7 +278,7 @@ const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 /// The child goes on in `enter`, on the stack of the arguments. Negative where it failed.
 ///
 /// # Safety
-/// The arguments name a stack that is the child's, and the data is a `Child`.
+/// The arguments name a stack that is the child's, and the data is a `ChildStart`.
 #[cfg(target_arch = "x86_64")]
 unsafe fn clone3(arguments: &libc::clone_args, data: *mut c_void) -> i64 {
     let result: i64;
@@ -460,8 +460,8 @@ mod tests {
 
     use super::*;
 
-    fn program(path: &str, arguments: &[&str], steps: Steps) -> Program {
-        Program {
+    fn program(path: &str, arguments: &[&str], steps: Steps) -> ChildProgram {
+        ChildProgram {
             path: path.into(),
             arguments: arguments.iter().map(Into::into).collect(),
             directory: "/".into(),
@@ -472,7 +472,7 @@ mod tests {
     }
 
     /// What it said on standard output, and how it ended.
-    fn ran(program: Program) -> io::Result<(String, ExitStatus)> {
+    fn ran(program: ChildProgram) -> io::Result<(String, ExitStatus)> {
         let (mut ours, theirs) = io::pipe()?;
         let nothing = std::fs::File::open("/dev/null")?;
         // SAFETY: the tests' steps are bare system calls.

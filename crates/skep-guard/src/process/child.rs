@@ -10,7 +10,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
 
-use crate::start::{Process, Program};
+use super::start::{ChildProgram, Process};
 
 /// What a child reads from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(crate) enum Input {
 pub(crate) type Pipes = (Option<pipe::Sender>, Option<pipe::Receiver>, Option<pipe::Receiver>);
 
 #[derive(Debug)]
-pub(crate) struct Child {
+pub(crate) struct PipedChild {
     pid: i32,
     /// Nothing once it was waited for.
     process: Option<AsyncFd<Process>>,
@@ -31,12 +31,12 @@ pub(crate) struct Child {
     pipes: Pipes,
 }
 
-impl Child {
+impl PipedChild {
     /// Within a runtime.
     ///
     /// # Safety
-    /// As with [`Program::start`].
-    pub unsafe fn start(program: Program, input: Input) -> io::Result<Self> {
+    /// As with [`ChildProgram::start`].
+    pub unsafe fn start(program: ChildProgram, input: Input) -> io::Result<Self> {
         let (stdin, sender): (OwnedFd, _) = match input {
             Input::Nothing => (File::open("/dev/null")?.into(), None),
             Input::Piped => {
@@ -95,7 +95,7 @@ async fn end(process: &AsyncFd<Process>) -> io::Result<ExitStatus> {
     }
 }
 
-impl Drop for Child {
+impl Drop for PipedChild {
     fn drop(&mut self) {
         let Some(process) = self.process.take() else { return };
         process.get_ref().kill();
