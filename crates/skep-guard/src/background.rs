@@ -4,11 +4,12 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::unix::process::CommandExt;
+use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
 use crate::descriptors;
+use crate::process::start::ChildProgram;
+pub use crate::process::start::Process;
 
 /// Starts this executable with other arguments. It outlives the caller.
 pub fn again(
@@ -16,20 +17,19 @@ pub fn again(
     directory: &Path,
     stdout: File,
     stderr: File,
-) -> io::Result<Child> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command
-        .args(arguments)
-        .current_dir(directory)
-        .stdin(Stdio::null())
-        .stdout(stdout)
-        .stderr(stderr);
-    // SAFETY: bare system calls, async-signal-safe; nothing is allocated or locked.
-    unsafe {
-        command.pre_exec(|| {
+) -> io::Result<Process> {
+    let program = ChildProgram {
+        path: std::env::current_exe()?.into(),
+        arguments: arguments.to_vec(),
+        directory: directory.to_owned(),
+        environment: std::env::vars_os().collect(),
+        group: None,
+        steps: Box::new(|| {
             rustix::process::setsid()?;
             descriptors::keep_from_children()
-        });
-    }
-    command.spawn()
+        }),
+    };
+    let nothing = File::open("/dev/null")?;
+    // SAFETY: the steps are bare system calls; nothing is allocated or locked.
+    unsafe { program.start([nothing.as_fd(), stdout.as_fd(), stderr.as_fd()]) }
 }

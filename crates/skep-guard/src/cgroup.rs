@@ -4,7 +4,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -41,6 +41,8 @@ pub(crate) struct Group {
     folders: Vec<PathBuf>,
     /// Writing `0` into each moves the writer.
     doors: Vec<File>,
+    /// The folder itself, where a process can be born in it: version 2.
+    birthplace: Option<File>,
     /// Counts what the kernel ended for want of memory.
     events: PathBuf,
     /// Whether it has a share of the processor's time.
@@ -68,13 +70,14 @@ impl Group {
         let mut group = Self {
             folders: Vec::new(),
             doors: Vec::new(),
+            birthplace: None,
             events: PathBuf::new(),
             shares_time: false,
         };
         for folder in &folders {
             fs::create_dir(folder)?;
             group.folders.push(folder.clone());
-            let door = OpenOptions::new().write(true).open(folder.join("cgroup.procs"))?;
+            let door = OpenOptions::new().write(true).open(folder.join(place.door()))?;
             group.doors.push(door);
         }
         let (memory, limits, events) = match (place, &folders[..]) {
@@ -92,6 +95,7 @@ impl Group {
                 put(&all.join("memory.max"), &memory_bytes)?;
                 let _ = put(&all.join("memory.swap.max"), "0");
                 group.shares_time = put(&all.join("cpu.weight"), WEIGHT).is_ok();
+                group.birthplace = Some(File::open(all)?);
                 (all, all, "memory.events")
             }
             _ => return Err(io::Error::other("a control group has other parts")),
@@ -101,7 +105,13 @@ impl Group {
         Ok(group)
     }
 
-    /// Moves the process that calls it. Bare system calls only: for a child before its exec.
+    /// Where a child can be born, so that it need not be moved.
+    pub fn birthplace(&self) -> Option<BorrowedFd<'_>> {
+        self.birthplace.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Moves the process that calls it, which has one thread. Bare system calls only: for a child
+    /// before its exec.
     pub fn join(&self) -> io::Result<()> {
         for door in &self.doors {
             rustix::io::write(door.as_fd(), b"0")?;
@@ -179,6 +189,16 @@ impl Place {
         }
     }
 
+    /// The file that moves whoever writes to it. Version 1 can move one thread, which a child
+    /// before its exec is: for that the kernel stops no forks and ends of others, and does not
+    /// wait until all of them have seen it, which takes milliseconds.
+    fn door(&self) -> &'static str {
+        match self {
+            Self::One { .. } => "tasks",
+            Self::Two { .. } => "cgroup.procs",
+        }
+    }
+
     /// Groups of processes like this one that are gone. One that is in use stays.
     fn remove_strays(&self) {
         for tree in self.trees() {
@@ -252,7 +272,12 @@ fn put(file: &Path, text: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::io::Read;
+    use std::sync::Arc;
+
     use super::*;
+    use crate::process::start::ChildProgram;
 
     #[test]
     fn the_group_of_this_process_is_found_in_both_versions() {
@@ -273,5 +298,43 @@ mod tests {
         assert_eq!(Place::two("4:memory:/\n", mounts), None);
         // Mounted from elsewhere: not ours to find.
         assert_eq!(Place::two("0::/system\n", mounts), None);
+    }
+
+    /// Where version 2 is mounted and ours to use, whatever it counts.
+    #[test]
+    fn a_child_is_born_in_its_group() {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let Some(place) = folder_of(&groups, &mounts, None) else { return };
+        let name = format!("skep-{}-{}", process_table::own_pid(), random::uuid());
+        let folder = place.join(&name);
+        if fs::create_dir(&folder).is_err() {
+            return;
+        }
+        let group = Arc::new(Group {
+            // No way to join it.
+            doors: Vec::new(),
+            birthplace: File::open(&folder).ok(),
+            folders: vec![folder],
+            events: PathBuf::new(),
+            shares_time: false,
+        });
+        let (mut ours, theirs) = io::pipe().unwrap();
+        let program = ChildProgram {
+            path: "cat".into(),
+            arguments: vec!["/proc/self/cgroup".into()],
+            directory: "/".into(),
+            environment: [].into(),
+            group: Some(Arc::clone(&group)),
+            steps: Box::new(|| Ok(())),
+        };
+        // SAFETY: there are no steps.
+        let started = unsafe { program.start([theirs.as_fd(); 3]) };
+        drop(theirs);
+        let mut said = String::new();
+        ours.read_to_string(&mut said).unwrap();
+        while started.as_ref().unwrap().try_wait().unwrap().is_none() {}
+        drop(group);
+        assert!(said.lines().any(|it| it.starts_with("0::") && it.ends_with(&name)), "{said}");
     }
 }

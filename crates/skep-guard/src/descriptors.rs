@@ -7,8 +7,8 @@ use std::io;
 const FIRST: libc::c_uint = 3;
 
 /// Marks every descriptor but the standard three to be closed when a program is started. Called
-/// when this program starts and again in every child between fork and exec: bare system calls
-/// only, nothing allocated, no lock taken.
+/// when this program starts and again in every child before its exec: bare system calls only,
+/// nothing allocated, no lock taken.
 pub fn keep_from_children() -> io::Result<()> {
     // SAFETY: three numbers; it changes a flag of each descriptor and closes none.
     let marked = unsafe {

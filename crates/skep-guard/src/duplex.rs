@@ -12,16 +12,15 @@ mod record;
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
-use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::process::{ChildStderr, ChildStdin};
+use tokio::net::unix::pipe;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::network::{ChildNetwork, Contact};
 use crate::process::{
-    self, Captured, Ending, ListeningPace, LiveOutput, ProcessError, StartedChild,
+    self, Captured, Ending, Input, ListeningPace, LiveOutput, ProcessError, StartedChild,
 };
 use crate::sandbox::{self, Inside, Measured, PreparedProgram, Sandbox, SandboxError, SandboxRoom};
 use lines::{LineQueue, LineReader};
@@ -97,7 +96,7 @@ impl DuplexChild {
         let inside = Inside::program(words, environment, descriptors);
         let prepared = sandbox.prepare(inside, room).await?;
         let PreparedProgram { invocation, wall, measured, network } = prepared;
-        let mut child = match process::start(&invocation, Stdio::piped(), wall).await {
+        let mut child = match process::start(&invocation, Input::Piped, wall).await {
             Ok(child) => child,
             Err(error) => return Err(sandbox::unstarted(error, network).await),
         };
@@ -148,8 +147,8 @@ impl DuplexChild {
 /// Owns the process. What is dropped with it is killed.
 struct Supervisor {
     child: StartedChild,
-    input: ChildStdin,
-    errors: ChildStderr,
+    input: pipe::Sender,
+    errors: pipe::Receiver,
     queue: LineQueue,
     measured: Option<Measured>,
     network: Option<ChildNetwork>,

@@ -4,28 +4,35 @@
 //! cancelled or its future is dropped, the whole tree below it ends too: TERM, a grace period,
 //! then KILL until nothing is left.
 
+mod child;
+mod spawner;
+pub(crate) mod start;
+
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, mpsc};
+use std::process::ExitStatus;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rustix::io::{Errno, FdFlags};
 use rustix::process::{Pid, Signal};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
-use tokio::runtime::Handle;
-use tokio::sync::{Notify, oneshot};
+use tokio::net::unix::pipe;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::limits::{self, Slice};
 use crate::process_table::{self, MARKER, Members, ProcessRow};
 use crate::watchdog::{self, Ceiling};
 use crate::{descriptors, environment, random};
+use child::{PipedChild, Pipes};
+use start::{ChildProgram, Steps};
+
+pub(crate) use child::Input;
 
 /// What a child inherits from us; everything else is given in `Invocation::environment`.
 const INHERITED: [&str; 5] = ["PATH", "HOME", "LANG", "TERM", "TZ"];
@@ -188,8 +195,8 @@ impl ListeningPace {
 /// What stands around a child beside its own session. `Default` is nothing.
 #[derive(Default)]
 pub(crate) struct Wall {
-    /// Runs in the child between fork and exec: bare system calls only, nothing allocated.
-    pub enter: Option<Box<dyn FnMut() -> io::Result<()> + Send + Sync>>,
+    /// Of the child, before its exec.
+    pub enter: Option<Steps>,
     /// Left open for the program, under the same numbers.
     pub handles: Vec<OwnedFd>,
     /// The end of a pipe that tells the child that this process runs. Kept for as long as it does.
@@ -216,7 +223,7 @@ pub(crate) async fn run_behind(
     stdout_so_far: &LiveOutput,
     cancel: &CancellationToken,
 ) -> Result<JobOutput, ProcessError> {
-    let input = if job.input.is_empty() { Stdio::null() } else { Stdio::piped() };
+    let input = if job.input.is_empty() { Input::Nothing } else { Input::Piped };
     let mut child = start(&job.invocation, input, wall).await?;
     let (input, stdout, stderr) = child.pipes();
     let captured = (stdout_so_far, LiveOutput::default());
@@ -243,7 +250,7 @@ pub(crate) async fn run_behind(
 /// A child that was started, with everything below it. Dropped, all of it is killed.
 pub(crate) struct StartedChild {
     program: String,
-    child: Child,
+    child: PipedChild,
     tree: ProcessTree,
     ceiling: Option<Ceiling>,
 }
@@ -255,8 +262,8 @@ impl StartedChild {
     }
 
     /// Standard input, output and error, once.
-    pub fn pipes(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
-        (self.child.stdin.take(), self.child.stdout.take(), self.child.stderr.take())
+    pub fn pipes(&mut self) -> Pipes {
+        self.child.pipes()
     }
 
     /// To the end of the child, or until something else decides; then everything below it ends.
@@ -370,59 +377,42 @@ impl Drop for Starting {
     }
 }
 
-/// Starts a child, off the async threads: the spawn returns at the exec, and a child that joins a
-/// control group waits there for the kernel, for ten milliseconds and more. Dropped in the middle,
-/// the child is killed once it is there.
+/// Starts a child, off the async threads: the start returns at the exec, and before it the child
+/// makes its walls. Dropped in the middle, the child is killed once it is there.
 pub(crate) async fn start(
     invocation: &Invocation,
-    input: Stdio,
+    input: Input,
     wall: Wall,
 ) -> Result<StartedChild, ProcessError> {
     let label = LABEL.get().map_or("unclaimed", String::as_str);
     let marker = format!("{label}.{}", random::uuid());
-    let mut command = Command::new(&invocation.program);
-    command
-        .args(&invocation.arguments)
-        .current_dir(&invocation.directory)
-        .env_clear()
-        .envs(inherited(&wall))
-        .envs(invocation.environment.iter().map(|(name, value)| (name, value)))
-        .env(MARKER, &marker)
-        .stdin(input)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
-    let Wall { enter, handles, leash, ceiling } = wall;
+    let mut environment: BTreeMap<OsString, OsString> = inherited(&wall).collect();
+    let given = invocation.environment.iter();
+    environment.extend(given.map(|(name, value)| (name.into(), value.into())));
+    environment.insert(MARKER.into(), marker.clone().into());
+    let Wall { mut enter, handles, leash, ceiling } = wall;
     let parent = rustix::process::getpid();
-    // SAFETY: bare system calls, async-signal-safe; nothing is allocated or locked. The wall
-    // promises the same of itself.
-    unsafe {
-        command.pre_exec(move || {
-            rustix::process::setsid()?;
-            descriptors::keep_from_children()?;
-            handles.iter().try_for_each(|it| rustix::io::fcntl_setfd(it, FdFlags::empty()))?;
-            Ok(())
-        });
-        match enter {
-            Some(enter) => command.pre_exec(enter),
+    let steps = move || {
+        rustix::process::setsid()?;
+        descriptors::keep_from_children()?;
+        handles.iter().try_for_each(|it| rustix::io::fcntl_setfd(it, FdFlags::empty()))?;
+        match &mut enter {
+            Some(enter) => enter(),
             // Behind walls bubblewrap sees to it, and must not be killed before it has.
-            None => command.pre_exec(move || die_with(parent)),
-        };
-    }
-    let (runtime, (done, spawned)) = (Handle::current(), oneshot::channel());
-    let work = move || {
-        let _entered = runtime.enter();
-        // Without a receiver the child is dropped, which kills it.
-        let _ = done.send(spawn(command, marker, leash));
+            None => die_with(parent),
+        }
     };
-    let gone = || io::Error::other("the thread that starts programs is gone");
-    let sent = SPAWNER.send(Box::new(work)).map_err(|_| gone());
-    let spawned = match sent {
-        Ok(()) => spawned.await.unwrap_or_else(|_| Err(gone())),
-        Err(error) => Err(error),
+    let program = ChildProgram {
+        path: invocation.program.clone(),
+        arguments: invocation.arguments.clone(),
+        directory: invocation.directory.clone(),
+        environment,
+        group: ceiling.as_ref().and_then(|ceiling| ceiling.group.clone()),
+        steps: Box::new(steps),
     };
+    let spawned = spawner::run(move || spawn(program, input, marker, leash)).await;
     let program = invocation.program.to_string_lossy().into_owned();
-    match spawned {
+    match spawned.and_then(|spawned| spawned) {
         Ok((child, tree)) => Ok(StartedChild { program, child, tree, ceiling }),
         Err(source) => Err(ProcessError::Start { program, source }),
     }
@@ -435,31 +425,17 @@ fn die_with(parent: Pid) -> io::Result<()> {
     if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
 }
 
-/// One thread for as long as the program runs: a child behind a wall is killed by the kernel when
-/// the thread that started it ends.
-static SPAWNER: LazyLock<mpsc::Sender<Box<dyn FnOnce() + Send>>> = LazyLock::new(|| {
-    let (starts, queue) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
-    let work = move || {
-        // Programs give way to the hive.
-        limits::set_slice_of_thread(Slice::Usual);
-        queue.into_iter().for_each(|start| start());
-    };
-    // Without the thread the queue is dropped, and every start says so.
-    let _ = std::thread::Builder::new().name("skep-spawn".to_owned()).spawn(work);
-    starts
-});
-
 fn spawn(
-    mut command: Command,
+    program: ChildProgram,
+    input: Input,
     marker: String,
     leash: Option<OwnedFd>,
-) -> io::Result<(Child, ProcessTree)> {
+) -> io::Result<(PipedChild, ProcessTree)> {
     let _starting = Starting::begin();
-    let child = command.spawn()?;
-    let root = child
-        .id()
-        .and_then(|pid| i32::try_from(pid).ok())
-        .ok_or_else(|| io::Error::other("the child has no process id"))?;
+    // SAFETY: the steps are bare system calls; nothing is allocated or locked. The wall promises
+    // the same of itself.
+    let child = unsafe { PipedChild::start(program, input)? };
+    let root = child.id();
     ROOTS.lock().unwrap_or_else(PoisonError::into_inner).running.push(root);
     let members = Arc::new(Mutex::new(Members::new(root, marker)));
     Ok((child, ProcessTree { root, members, _leash: leash, ended: false, left: false }))
@@ -573,12 +549,12 @@ impl Captured {
 }
 
 /// Nothing of ours goes behind a wall: a process there can read how its parents were started.
-fn inherited(wall: &Wall) -> impl Iterator<Item = (&'static str, String)> {
+fn inherited(wall: &Wall) -> impl Iterator<Item = (OsString, OsString)> {
     let names = if wall.enter.is_some() { [].as_slice() } else { INHERITED.as_slice() };
-    names.iter().filter_map(|name| Some((*name, environment::var(name)?)))
+    names.iter().filter_map(|name| Some((name.into(), environment::var(name)?.into())))
 }
 
-async fn feed(stream: Option<ChildStdin>, input: &[u8]) {
+async fn feed(stream: Option<pipe::Sender>, input: &[u8]) {
     if let Some(mut stream) = stream {
         // A child may end without reading all of its input; that is its choice.
         let _ = stream.write_all(input).await;

@@ -36,7 +36,7 @@ impl ProcessorStanding {
     }
 }
 
-/// For the forked child, made before the fork.
+/// For the child, made before the start.
 pub(crate) struct ProcessorEntrance {
     policy: i32,
     /// It must not choose others.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use memchr::memchr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::process::{ChildStdin, ChildStdout};
+use tokio::net::unix::pipe;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::process::ListeningPace;
@@ -28,7 +28,7 @@ pub enum LineError {
 
 /// Lines of a child, as they come.
 pub(super) struct LineReader {
-    pipe: ChildStdout,
+    pipe: pipe::Receiver,
     pace: ListeningPace,
     buffer: Vec<u8>,
     /// Before it, lines that were given out.
@@ -41,7 +41,7 @@ pub(super) struct LineReader {
 }
 
 impl LineReader {
-    pub fn new(pipe: ChildStdout, most: usize) -> Self {
+    pub fn new(pipe: pipe::Receiver, most: usize) -> Self {
         let pace = ListeningPace::new();
         Self { pipe, pace, buffer: Vec::new(), start: 0, searched: 0, most, skips: false }
     }
@@ -133,7 +133,7 @@ impl LineSender {
 
 impl LineQueue {
     /// Until the child does not listen any more, or nobody is left to speak.
-    pub async fn write_to(mut self, mut pipe: ChildStdin) {
+    pub async fn write_to(mut self, mut pipe: pipe::Sender) {
         while let Some((line, _room)) = self.0.recv().await {
             if pipe.write_all(&line).await.is_err() {
                 return;

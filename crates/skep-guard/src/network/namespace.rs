@@ -1,5 +1,5 @@
-//! A network that holds nothing but our listeners, made by the program's own process between fork
-//! and exec, and how the hive gets hold of them.
+//! A network that holds nothing but our listeners, made by the program's own process before its
+//! exec, and how the hive gets hold of them.
 //!
 //! A socket stays in the network it was made in, whoever holds it: the hive answers in there, and
 //! the program has no way out but to ask it. Made before `bwrap` starts, as that has none of the
@@ -43,7 +43,7 @@ enum Step {
     Handover,
 }
 
-/// What the child needs, made before the fork.
+/// What the child needs, made before the start.
 #[derive(Debug)]
 pub(crate) struct NetworkEntrance {
     /// Lines for the maps of users and groups, where a user namespace has to be made: of whoever
@@ -101,7 +101,7 @@ pub(super) fn prepare(rules: &NetworkRules) -> Result<(NetworkEntrance, Handover
 }
 
 impl NetworkEntrance {
-    /// Runs in the forked child: bare system calls only, nothing allocated, no lock taken.
+    /// Runs in the child: bare system calls only, nothing allocated, no lock taken.
     pub fn enter(&self) -> io::Result<()> {
         let mut step = Step::Namespace;
         let made = self.make(&mut step);
@@ -115,7 +115,8 @@ impl NetworkEntrance {
     fn make(&self, step: &mut Step) -> io::Result<()> {
         let mut flags = UnshareFlags::NEWNET;
         flags.set(UnshareFlags::NEWUSER, self.maps.is_some());
-        // SAFETY: this process has one thread after the fork and shares nothing with anyone.
+        // SAFETY: this process has one thread and shares nothing with anyone but its memory, with
+        // a thread that waits.
         unsafe { rustix::thread::unshare_unsafe(flags)? };
         if let Some([users, groups]) = &self.maps {
             *step = Step::Users;

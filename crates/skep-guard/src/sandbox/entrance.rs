@@ -1,5 +1,5 @@
-//! The way from our own privileges down to those of the sandbox: what the child does between fork
-//! and exec, and as whom it goes on.
+//! The way from our own privileges down to those of the sandbox: what the child does before its
+//! exec, and as whom it goes on.
 
 use std::ffi::CString;
 use std::io;
@@ -94,7 +94,7 @@ pub(super) fn stage(index: usize) -> PathBuf {
     Path::new(STAGE).join(index.to_string())
 }
 
-/// Everything that `enter` needs, made before the fork.
+/// Everything that `enter` needs, made before the start.
 pub(super) struct SandboxEntrance {
     user: Option<User>,
     standing: ProcessorEntrance,
@@ -139,7 +139,7 @@ impl SandboxEntrance {
         })
     }
 
-    /// Runs in the forked child: bare system calls only, nothing allocated, no lock taken.
+    /// Runs in the child: bare system calls only, nothing allocated, no lock taken.
     pub fn enter(&self) -> io::Result<()> {
         if let Some(user) = self.user {
             self.set_stage()?;
@@ -147,10 +147,6 @@ impl SandboxEntrance {
             set_thread_res_gid(user.gid, user.gid, user.gid)?;
             set_thread_res_uid(user.uid, user.uid, user.uid)?;
         }
-        // The hive comes first; a group of its own, where there is one, says by how much. A system
-        // that refuses lets it run as before.
-        let _ = rustix::process::setpriority_process(None, NICE);
-        self.standing.enter();
         for (resource, limit) in self.limits {
             // Lower than ours where ours is lower already.
             let most = rustix::process::getrlimit(resource).maximum;
@@ -158,6 +154,11 @@ impl SandboxEntrance {
             let new = Rlimit { current: Some(limit), maximum: Some(limit) };
             rustix::process::setrlimit(resource, new)?;
         }
+        // The hive comes first; a group of its own, where there is one, says by how much. A system
+        // that refuses lets it run as before. Late, because the thread that starts it waits for it
+        // and it has the memory of the hive until then, with the kernel's locks on that.
+        let _ = rustix::process::setpriority_process(None, NICE);
+        self.standing.enter();
         rustix::thread::set_no_new_privs(true)?;
         for program in &self.filters {
             seccompiler::apply_filter(program).map_err(|_| io::Error::last_os_error())?;
@@ -167,8 +168,8 @@ impl SandboxEntrance {
 
     /// Clones are taken before the stage is covered: they may lie beneath it.
     fn set_stage(&self) -> io::Result<()> {
-        // SAFETY: a new mount namespace for this process, which has one thread after the fork; it
-        // shares no file descriptor table and no memory with anyone.
+        // SAFETY: a new mount namespace for this process, which has one thread; it shares no file
+        // descriptor table with anyone, and its memory with a thread that waits.
         unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS)? };
         mount_change(c"/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
         let mut clones: [Option<OwnedFd>; MOST_STAGED] = [const { None }; MOST_STAGED];

@@ -139,7 +139,6 @@ impl Sandbox {
             }
             RoomNetwork::None | RoomNetwork::Full => (None, None),
         };
-        let joined = group.clone();
         let standing =
             ProcessorStanding::of(group.as_ref().is_some_and(|group| group.shares_time()));
         let enter = entrance::SandboxEntrance::new(user, standing.entrance(), staging, limits);
@@ -152,7 +151,6 @@ impl Sandbox {
         };
         let wall = Wall {
             enter: Some(Box::new(move || {
-                joined.as_ref().map_or(Ok(()), |group| group.join())?;
                 // Before the rights are given up that it takes.
                 network_entrance.as_ref().map_or(Ok(()), NetworkEntrance::enter)?;
                 enter.enter()

@@ -5,13 +5,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::process::Child;
 use std::time::Duration;
 
 use skep_cli::hive::{Globals, Home};
 use skep_cli::print::output;
 use skep_cli::{Exit, Failure};
-use skep_guard::background;
+use skep_guard::background::{self, Process};
 use skep_guard::http;
 use tokio::time::{Instant, sleep};
 
@@ -55,7 +54,7 @@ pub async fn run(home: &Home, options: Vec<OsString>, globals: &Globals) -> Resu
 
 async fn wait_until_ready(
     home: &Home,
-    mut child: Child,
+    child: Process,
     said: &File,
     seen: &StartOutput<'_>,
 ) -> Result<String, Failure> {
