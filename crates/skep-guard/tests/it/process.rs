@@ -127,9 +127,19 @@ async fn a_timeout_and_a_missing_program_are_told_apart() {
     assert!(error.starts_with("cannot start /no/such/program: "), "{error}");
 }
 
-/// After `claim` even a process without marker, parent, group or session in common falls to us.
+/// After `claim` even a process without marker, parent, group or session in common falls to us. In
+/// a process of its own: what other tests start there is no orphan, and keeps others alive.
 #[tokio::test]
 async fn a_claimed_process_ends_strays_and_orphans_that_hide() {
+    const ALONE: &str = "SKEP_GUARD_TEST_ALONE";
+    if std::env::var_os(ALONE).is_none() {
+        let name = "process::a_claimed_process_ends_strays_and_orphans_that_hide";
+        let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+        let ran = alone.args(["--exact", name]).env(ALONE, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&ran.stdout);
+        assert!(ran.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
     let home = tempfile::tempdir().unwrap();
     // Unlike that of another run of this test at the same time.
     let label = format!("claim-test-{}", std::process::id());
