@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum cd6e8069ce3cd808.
+// Do not edit; checksum 34a5ace3af09451e.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -15,6 +15,20 @@ export interface ActiveTurn {
   call: number;
   deltas: number;
   content: Block[];
+}
+
+export interface AgentBody {
+  name: string;
+  /** The agent whose team it belongs to; absent for a root of the tree. */
+  parent?: string | null;
+  /** What it is for, in a sentence. */
+  description?: string;
+  engine?: string | null;
+  profile?: string | null;
+  /** Those that every agent has, where it is left out. */
+  allowed_tools?: string[] | null;
+  /** Keywords of work that it takes. */
+  scope_accepts?: string[];
 }
 
 export type AgentBudget = BudgetInfo & {
@@ -108,6 +122,8 @@ export interface ApprovalInfo {
   approvers: Approvers;
   /** Why whoever reads this may not answer; absent: they may. */
   refused?: string | null;
+  /** `shape`: the call does not wait, and runs by itself once it is approved. */
+  kind: ApprovalKind;
   state: ApprovalState;
   /** It expired once and was asked again: a yes runs the call as an item of its own. */
   reopened: boolean;
@@ -121,6 +137,8 @@ export interface ApprovalInfo {
   /** Why no yes to it can last: no rule could be about calls like it and no others. Absent: one can. */
   once_only?: string | null;
 }
+
+export type ApprovalKind = "call" | "shape";
 
 export interface ApprovalPage {
   /** The newest first. */
@@ -1173,6 +1191,8 @@ export type ItemInfo = InboxItem & {
   undelivered?: UndeliveredFrame[];
 };
 
+export type ItemKind = "task" | "peer" | "event" | "reminder" | "trigger" | "bootstrap" | "escalation" | "question" | "continue" | "approved";
+
 export type ItemState = "pending" | "running" | "waiting" | "done" | "failed" | "cancelled" | "dead";
 
 /** What somebody wants of an agent. */
@@ -1218,6 +1238,10 @@ export interface LooseSecret {
   secret: string;
   /** Who can make it void. */
   rotate: string;
+}
+
+export interface MadeAgent {
+  agent: AgentName;
 }
 
 export interface MadeLink {
@@ -1399,6 +1423,7 @@ export interface Origin {
   /** `ws`, `api`, `cli`. */
   channel: string;
   principal: string;
+  kind?: ItemKind | null;
 }
 
 export interface Part {
@@ -1564,6 +1589,10 @@ export interface Receipt {
   note?: string | null;
   /** The same id and body had been accepted before; absent where not. */
   joined?: boolean;
+}
+
+export interface RemovedAgents {
+  removed: string[];
 }
 
 export type Resolution = "happened" | "did_not" | "run_again";
@@ -1807,7 +1836,7 @@ export interface TaskInfo {
   ended_at?: i64 | null;
 }
 
-export type TaskKind = "delegate" | "query" | "escalate" | "hand_up" | "question";
+export type TaskKind = "delegate" | "query" | "escalate" | "hand_up" | "question" | "shape";
 
 export type TaskState = "open" | "done" | "failed" | "cancelled";
 
