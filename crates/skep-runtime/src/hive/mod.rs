@@ -55,6 +55,9 @@ use unfinished::UnfinishedAgents;
 /// The source of the tools that are part of the program.
 const BUILT_IN: &str = "built-in";
 
+/// Makes the settings. Agents of the names it is given are half made and do not count.
+pub type SettingsMaker<'a> = Box<dyn FnOnce(&BTreeSet<AgentName>) -> HiveSettings + Send + 'a>;
+
 /// What a hive is made of. The composition root names the concrete ones.
 pub struct Parts<'a> {
     /// The home's `run/` folder; the caller holds its lock.
@@ -63,9 +66,8 @@ pub struct Parts<'a> {
     pub node: NodeName,
     /// Start although answered messages are missing; the damaged files are copied to this folder.
     pub accept_loss: Option<PathBuf>,
-    /// Made when the vault is open: profiles may need what is in it. Agents of these names are
-    /// half made and do not count.
-    pub settings: Box<dyn FnOnce(&BTreeSet<AgentName>) -> HiveSettings + Send + 'a>,
+    /// Made when the vault is open: profiles may need what is in it.
+    pub settings: SettingsMaker<'a>,
     pub engines: Vec<Arc<dyn Engine>>,
     /// What the program itself brings.
     pub built_in: Offer,
