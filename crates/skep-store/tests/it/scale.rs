@@ -12,7 +12,7 @@ use skep_store::leases::{Lease, Take};
 
 use crate::lab::{LabStore, Raw, Timed, furnished, open};
 
-/// With `ada`, `ben` and `cy` a thousand agents: ten below `ada`, ten below each of these, and so on.
+/// With `ada`, `ben` and `cy` a thousand agents: ten below `ada`, ten below each of these, and on.
 const TEAMS: i64 = 1000 - 3;
 const TIMES: usize = 200;
 /// How much dearer the large one may be. The machine is shared, and noise only ever adds: one

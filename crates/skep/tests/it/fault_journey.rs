@@ -17,8 +17,8 @@ use crate::stage::Stage;
 const SIDE_BY_SIDE: usize = 3;
 /// From one kill to the next.
 const LIFE: Duration = Duration::from_secs(1);
-/// Of a model call, where the work must last for several lives.
-const SLOW: Duration = Duration::from_millis(150);
+/// Of a model call, where the work must last for several lives: twelve come one after the other.
+const SLOW: Duration = Duration::from_millis(300);
 
 /// A home that was started once and stopped in order.
 async fn template() -> Stage {
