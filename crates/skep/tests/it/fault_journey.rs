@@ -106,7 +106,8 @@ async fn the_journey_survives_a_kill_every_second() {
         }
         play.hive.kill().await.unwrap();
         kills += 1;
-        assert!(kills < 100, "the work never ends");
+        // At most three for each of some thirty steps.
+        assert!(kills < 200, "the work never ends");
     };
     println!("{kills} kills");
     assert!(kills > 2, "{kills} kills met the work");
