@@ -225,8 +225,7 @@ fn chain(tasks: &[Value]) -> Vec<String> {
         return Vec::new();
     }
     let mut lines = vec![toned("tasks:", Tone::Faint)];
-    for task in tasks {
-        let depth = usize::try_from(task["hops"].as_i64().unwrap_or(1)).unwrap_or(1).clamp(1, 16);
+    for (depth, task) in in_tree(tasks) {
         let state = text(&task["state"]);
         let tone = match state.as_str() {
             "done" => Tone::Good,
@@ -247,6 +246,23 @@ fn chain(tasks: &[Value]) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// Tasks come in the order they were given; each goes behind what its parent gave before, with how
+/// deep it is.
+fn in_tree(tasks: &[Value]) -> Vec<(usize, &Value)> {
+    let mut placed: Vec<(usize, &Value)> = Vec::new();
+    for task in tasks {
+        let above = placed.iter().position(|(_, it)| it["item_id"] == task["parent_task"]);
+        let Some(above) = above else {
+            placed.push((1, task));
+            continue;
+        };
+        let depth = placed[above].0 + 1;
+        let behind = placed[above + 1..].iter().take_while(|(other, _)| *other >= depth).count();
+        placed.insert(above + 1 + behind, (depth, task));
+    }
+    placed
 }
 
 fn block(name: &str, value: Option<&str>) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{history, status};
+use super::{history, inbox, status};
 use crate::{Exit, Failure};
 
 #[test]
@@ -115,4 +115,36 @@ fn status_says_what_is_in_force_instead_of_a_file_with_a_mistake() {
         "config not in force, the version before it goes on: x",
     ];
     assert_eq!(config, expected);
+}
+
+#[test]
+fn tasks_of_a_chain_stand_below_the_one_in_whose_course_they_were_given() {
+    let task = |id: &str, parent: Option<&str>, to: &str| {
+        json!({"item_id": id, "parent_task": parent, "kind": "delegate", "from": "x", "agent": to,
+               "state": "done", "hops": 0, "preview": "go"})
+    };
+    let tasks = [
+        task("1", None, "a"),
+        task("2", None, "b"),
+        task("3", Some("1"), "c"),
+        task("4", Some("3"), "operator"),
+        task("5", Some("2"), "d"),
+        task("6", Some("1"), "e"),
+    ];
+    let lines = inbox::lines(&json!({"chain": tasks}));
+    let shown: Vec<&str> = lines
+        .iter()
+        .skip_while(|line| *line != "tasks:")
+        .skip(1)
+        .map(|line| line.trim_end_matches("  go"))
+        .collect();
+    let expected = [
+        "  1 delegate x → a: done",
+        "    3 delegate x → c: done",
+        "      4 delegate x → operator: done",
+        "    6 delegate x → e: done",
+        "  2 delegate x → b: done",
+        "    5 delegate x → d: done",
+    ];
+    assert_eq!(shown, expected);
 }

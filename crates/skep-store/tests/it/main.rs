@@ -27,6 +27,7 @@ mod probe;
 mod questions;
 mod reminders;
 mod requests;
+mod scale;
 mod sessions;
 mod storms;
 mod sums;

@@ -9,7 +9,7 @@ use skep_store::leases::Lease;
 use skep_store::letters::{SendLetter, Sent};
 use skep_store::reminders::{Remind, Reminded};
 
-use crate::org::{Org, task};
+use crate::org::{Org, refused, task, up};
 
 const LIMITS: ChainLimits = ChainLimits { hops: 9, items: 200 };
 
@@ -106,4 +106,88 @@ async fn circles_through_any_path_end() {
     goes_round(&[Reminder]).await;
     goes_round(&[Message, Question, Reminder, Continue]).await;
     goes_round(&[Question, Message, Message, Reminder]).await;
+}
+
+impl Org {
+    async fn notices(&self) -> usize {
+        let frames = self.frames().await;
+        frames.iter().filter(|frame| frame["code"] == "chain_limit").count()
+    }
+}
+
+/// Down to `cy` and up to `ada` again, and every result is a reason to begin anew.
+#[tokio::test]
+async fn work_that_goes_down_and_up_ends() {
+    let mut org = Org::new().await;
+    let mut lease = Some(org.asked("m").await);
+    let (mut turns, mut given, mut down) = (0, 0, true);
+    while let Some(at_work) = &lease {
+        down = match at_work.agent_name.as_str() {
+            "ada" => true,
+            "cy" => false,
+            _ => !down,
+        };
+        let team = next(&at_work.agent_name);
+        let on = match down {
+            true => task(at_work, "1", &[team]),
+            false => up(TaskKind::HandUp, at_work, "1"),
+        };
+        turns += 1;
+        // A minute later each time, and in other words: nothing but the chain is in the way.
+        let (now, body) = (turns * 60_000, format!("work {turns}"));
+        let on = Assign { limits: LIMITS, now, deadline: i64::MAX, body, ..on };
+        match org.give(on).await {
+            Assigned::Given { new, .. } => given += usize::from(new),
+            other => assert_eq!(refused(&other), "chain_limit"),
+        }
+        org.close(at_work, "").await;
+        lease = org.take().await;
+    }
+    println!("{given} tasks in {turns} turns");
+    assert!((9..=200).contains(&given), "{given}");
+    assert_eq!(org.notices().await, 1);
+}
+
+/// Every result is a reason to give the next task: no hand is further away, and it ends.
+#[tokio::test]
+async fn two_agents_that_live_on_each_others_results_end() {
+    let mut org = Org::new().await;
+    let mut ada = org.asked("m").await;
+    let mut given = 0;
+    while let Assigned::Given { .. } =
+        org.give(Assign { limits: LIMITS, ..task(&ada, "1", &["ben"]) }).await
+    {
+        given += 1;
+        org.close(&ada, "once more").await;
+        let ben = org.next("ben").await;
+        org.close(&ben, "done").await;
+        ada = org.next("ada").await;
+    }
+    let over = org.give(Assign { limits: LIMITS, ..task(&ada, "2", &["ben"]) }).await;
+    assert_eq!(refused(&over), "chain_limit");
+    assert_eq!((given, org.notices().await), (200, 1));
+}
+
+/// A thousand tasks of one request, wherever in its tree they are given.
+#[tokio::test]
+async fn a_fan_out_of_a_thousand_ends() {
+    let mut org = Org::new().await;
+    let ada = org.asked("m").await;
+    org.given(Assign { limits: LIMITS, ..task(&ada, "first", &["ben"]) }).await;
+    let ben = org.next("ben").await;
+    let mut given = 1;
+    for number in 0..1000 {
+        let (lease, team) = if number % 2 == 0 { (&ada, "ben") } else { (&ben, "cy") };
+        let call = number.to_string();
+        match org.give(Assign { limits: LIMITS, ..task(lease, &call, &[team]) }).await {
+            Assigned::Given { .. } => given += 1,
+            other => assert_eq!(refused(&other), "chain_limit"),
+        }
+    }
+    assert_eq!((given, org.notices().await), (200, 1));
+    let tasks = org.texts("SELECT item FROM tasks").await;
+    assert_eq!(tasks.len(), 200);
+    // Somebody else's request is not held back.
+    let other = org.asked("n").await;
+    org.given(Assign { limits: LIMITS, ..task(&other, "1", &["ben"]) }).await;
 }

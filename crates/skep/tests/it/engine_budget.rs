@@ -75,6 +75,40 @@ async fn engine_a_team_uses_no_more_than_the_agents_above_it_leave() {
     assert_eq!(main["team"]["limits"], json!({"cost": 2.0}));
 }
 
+/// Each call uses half as much again as was held for it, and twenty agents of the tree ask at
+/// once: three calls are under way, and only what these used beyond their reserve is overdrawn.
+#[tokio::test]
+async fn engine_a_tree_overdraws_by_what_calls_under_way_use_beyond_their_reserve() {
+    let stage = stage("{concurrent_turns: 50}", "{team_cost_per_day: 3}").await;
+    for number in 0..20 {
+        let parent = if number < 4 { "main".to_owned() } else { format!("t{}", number / 4 - 1) };
+        let settings = format!("parent: {parent}\nallowed_tools: ['*']\n");
+        stage.write(&format!("teams/t{number}/config.yaml"), &settings);
+    }
+    stage.model.answer_with(|_| Reply::say("yes").usage(used(150)).gate_first("all"));
+    let play = stage.up().await;
+    let mut items = Vec::new();
+    for number in 0..20 {
+        let agent = format!("t{number}");
+        items.push((play.item(&agent, "main", "go").await, agent));
+    }
+    stage.model.gate("all").wait_arrived(3).await.unwrap();
+    stage.model.gate("all").open();
+    let mut done = 0;
+    for (item, agent) in &items {
+        let ended = play.ended(agent, item).await;
+        match ended["state"] == "done" {
+            true => done += 1,
+            false => assert_eq!(ended["error"]["code"], "limit_cost", "{ended}"),
+        }
+    }
+    assert_eq!((done, stage.model.requests().len()), (3, 3));
+    let page = budgets(&play).await;
+    let main = page["agents"].as_array().unwrap().iter().find(|it| it["agent"] == "main").unwrap();
+    // Three dollars held, and half a dollar more for each of the three.
+    assert_eq!(main["team"]["cost"], 4.5, "{page}");
+}
+
 #[tokio::test]
 async fn engine_twenty_turns_against_money_for_three_calls_make_three() {
     let stage = stage("{cost_per_day: 3}", "{}").await;

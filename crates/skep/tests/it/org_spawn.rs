@@ -6,8 +6,10 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use skep_testkit::canary::Canary;
+use skep_testkit::wait::{self, PATIENCE};
 use skep_testkit::{ModelRequest, Reply, WsClient};
 
+use crate::org_journey::operate;
 use crate::org_tasks::agent;
 use crate::stage::{Play, Stage};
 
@@ -312,4 +314,61 @@ async fn org_managers_ask_for_agents_and_start_and_stop_them() {
     play.ask("low", "manage").await;
     let told = answers(&last("low"));
     assert_eq!(told[1], "not_manager", "{told:?}");
+}
+
+/// Every new team makes one of its own: the chain ends where its limit is, and the person hears of
+/// it once.
+#[tokio::test]
+async fn org_teams_that_make_teams_are_stopped_with_one_notice() {
+    let stage = Stage::new().await;
+    stage.write("skep.yaml", "limits:\n  hops: 4\n");
+    stage.write("teams/main/config.yaml", ALLOWED);
+    stage.model.answer_with(|request| match request.steps_done() {
+        0 => {
+            let own = agent(request);
+            let order = |twin: &str| {
+                let name = format!("{own}-{twin}");
+                json!({"name": name, "scope_accepts": ["books"], "allowed_tools": ["*"]})
+            };
+            let first = order("x");
+            // The last one tries twice.
+            match own.matches("-x").count() {
+                4 => Reply::new().tool("spawn_team", first).tool("spawn_team", order("y")),
+                _ => Reply::call("spawn_team", first),
+            }
+        }
+        _ => {
+            let results = request.last_tool_results();
+            let word = |answer: &Value| match &answer["error"] {
+                Value::String(code) => code.clone(),
+                _ => answer["status"].as_str().unwrap().to_owned(),
+            };
+            let answers = results.iter().map(|it| word(&serde_json::from_str(&it.text).unwrap()));
+            Reply::say(&answers.collect::<Vec<_>>().join(" and "))
+        }
+    });
+    let play = stage.up().await;
+    let mut client = play.ws().await;
+    client.say("m1", "make a team").await.unwrap();
+    // The operator says yes to everything.
+    tokio::select! {
+        found = client.find("the notice", |frame| frame["code"] == "chain_limit") => {
+            found.unwrap();
+        }
+        () = operate(&play) => panic!("the hive is gone"),
+    }
+    let last = "main-x-x-x-x";
+    let open = "SELECT count(*) FROM items WHERE finished_at IS NULL";
+    let quiet =
+        wait::until("all work to end", PATIENCE, || (rows(&stage, open) == "0").then_some(()));
+    quiet.await.unwrap();
+    let told = play.told(last, "main").await;
+    assert!(told.last().unwrap().ends_with("chain_limit and chain_limit"), "{told:?}");
+    let made = agents(&play).await;
+    assert_eq!(made, ["main", "main-x", "main-x-x", "main-x-x-x", last, "plain"]);
+    // All frames are here: this one comes after them.
+    client.say("m2", "/status").await.unwrap();
+    client.answer_to("m2").await.unwrap();
+    let notices = client.durable().values().filter(|frame| frame["code"] == "chain_limit");
+    assert_eq!(notices.count(), 1);
 }

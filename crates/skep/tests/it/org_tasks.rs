@@ -100,6 +100,51 @@ async fn org_a_query_is_answered_through_every_level_in_one_slot() {
     assert_eq!(stage.model.refusals(), Vec::<String>::new());
 }
 
+async fn life(play: &Play, action: &str) {
+    let wish = json!({"action": action});
+    let told = play.api().post("/api/v1/agents/research/life", &wish).await.unwrap();
+    assert_eq!(told.good().unwrap()["changed"], true);
+}
+
+/// They wait for a team that takes no work now: the one slot is free for somebody else, and later
+/// for the team itself.
+#[tokio::test]
+async fn org_a_hundred_parents_that_wait_hold_no_slot() {
+    let stage = Stage::new().await;
+    stage.write("skep.yaml", "limits:\n  concurrent_turns: 1\n");
+    let word = |request: &ModelRequest| {
+        request.last_user_text().lines().last().unwrap_or_default().to_owned()
+    };
+    stage.model.answer_with(move |request| match (agent(request).as_str(), request.steps_done()) {
+        ("main", 0) => {
+            let query = word(request);
+            let query = json!({"team": "research", "query": query, "timeout_ms": 600_000});
+            Reply::call("query_team", query)
+        }
+        ("main", _) => Reply::say(result(request)["answer"].as_str().unwrap_or("nothing")),
+        _ => Reply::say(&format!("heard {}", word(request))),
+    });
+    let play = team(&stage).await;
+    life(&play, "pause").await;
+    let mut items = Vec::new();
+    for number in 0..100 {
+        let session = format!("s{number}");
+        items.push(play.item("main", &session, &session).await);
+    }
+    let all = wait::until_async("all parents to wait", PATIENCE, || async {
+        let work = play.state().await["work"].clone();
+        (work == json!({"running": 0, "waiting": 100, "queued": 100})).then_some(())
+    });
+    all.await.unwrap();
+    assert_eq!(play.ask("press", "hello").await["response"]["content"], "heard hello");
+    life(&play, "start").await;
+    for (number, item) in items.iter().enumerate() {
+        let ended = play.ended("main", item).await;
+        assert_eq!(ended["response"]["content"], format!("heard s{number}"), "{ended}");
+    }
+    assert_eq!(stage.model.refusals(), Vec::<String>::new());
+}
+
 #[tokio::test]
 async fn org_a_waiting_query_survives_a_kill() {
     let stage = Stage::new().await;
