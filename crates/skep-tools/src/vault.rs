@@ -11,7 +11,9 @@ use skep_core::policy::{AgentReach, Class};
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Manner, Prepared, SecretArgument, Tool, ToolAnswer, ToolContext};
 use skep_guard::clock;
-use skep_guard::vault::{NewVaultEntry, Vault, VaultError, is_hidden, is_like_key, marked_as};
+use skep_guard::vault::{
+    NewVaultEntry, Owner, Vault, VaultError, is_hidden, is_like_key, marked_as,
+};
 use skep_scrub::{SHORTEST, marker};
 
 use crate::blocking::ToolOutcome;
@@ -153,7 +155,8 @@ async fn set(vault: &Vault, name: String, context: &ToolContext) -> ToolOutcome 
     let owner = context.agent_id.0;
     let text = format!("kept {name}. {note}");
     let value = Some(value);
-    let entry = NewVaultEntry { owner, name, value, secret: false, hosts: Vec::new() };
+    let (given_by, hosts) = (Owner::Agent, Vec::new());
+    let entry = NewVaultEntry { owner, name, value, secret: false, given_by, hosts };
     vault
         .set(entry, Some(format!("agent:{}", context.agent)), clock::now_ms())
         .await

@@ -8,7 +8,7 @@ use secrecy::{ExposeSecret, SecretString};
 use skep_cli::hive::Home;
 use skep_core::policy::vault::{self, HIVE};
 use skep_guard::clock;
-use skep_guard::vault::{NewVaultEntry, Vault, VaultError};
+use skep_guard::vault::{NewVaultEntry, Owner, Vault, VaultError};
 use skep_runtime::{MoveSecrets, Refresh};
 use skep_scrub::{SHORTEST, Secret};
 
@@ -50,7 +50,9 @@ async fn put(vault: &Vault, name: &str, value: &SecretString, by: &str) -> Resul
         Err(error) => return Err(said(error)),
     }
     let (name, value) = (name.to_owned(), Some(value.clone()));
-    let entry = NewVaultEntry { owner: HIVE, name, value, secret: true, hosts: Vec::new() };
+    let given_by = Owner::People;
+    let (owner, hosts) = (HIVE, Vec::new());
+    let entry = NewVaultEntry { owner, name, value, secret: true, given_by, hosts };
     let set = vault.set(entry, Some(by.to_owned()), clock::now_ms());
     set.await.map(|_| ()).map_err(said)
 }

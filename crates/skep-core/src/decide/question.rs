@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::heads;
+use super::visible::is_blank;
 
 /// Options of one question.
 pub const OPTIONS: usize = 20;
@@ -66,7 +67,7 @@ impl AnswerForm {
 
     /// The answer as the one reads it who asked; or why it is none.
     pub fn read(&self, given: &GivenAnswer) -> Result<String, String> {
-        let words = given.answer.as_deref().map(str::trim).filter(|words| !words.is_empty());
+        let words = given.answer.as_deref().map(str::trim).filter(|words| !is_blank(words));
         let mut lines: Vec<&str> = Vec::new();
         for option in &given.options {
             match self.options.iter().find(|known| *known == option) {

@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(heads.len(), 1, "{text}");
         let results = text.lines().filter(|line| line.starts_with("Result (data"));
         assert_eq!(results.count(), 1, "{text}");
-        assert!(text.contains("> \u{200b} [event x]"), "{text}");
+        assert!(text.contains("> \u{fffd} [event x]"), "{text}");
     }
 
     #[test]

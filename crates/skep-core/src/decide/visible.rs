@@ -94,6 +94,11 @@ fn sort(c: char) -> Sort {
     }
 }
 
+/// Whether there is nothing to read in a text.
+pub fn is_blank(text: &str) -> bool {
+    !text.chars().any(|c| c != ' ' && sort(c) == Sort::Seen)
+}
+
 /// Whether a text can be the name of a file of settings: one line that shows what it is, and
 /// neither hidden nor an option.
 pub fn is_plain_name(name: &str) -> bool {
@@ -229,6 +234,14 @@ mod tests {
         for c in (0..=0x10_FFFF).filter_map(char::from_u32).filter(|c| c.is_control()) {
             assert!(c == '\n' || c == '\t' || visible(&c.to_string()).starts_with('‹'), "{c:?}");
         }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_blank() {
+        for blank in ["", " \n\t", "\u{200b}\u{2060}", "\u{3164} \u{2800}", "\u{301}", "\u{a0}"] {
+            assert!(is_blank(blank), "{blank:?}");
+        }
+        assert!(!is_blank("\u{200b}.") && !is_blank("語"));
     }
 
     #[test]

@@ -21,7 +21,8 @@ use skep_core::{BoxFuture, Millis};
 pub use error::VaultError;
 pub use keys::{CREDENTIAL, KEY_VARIABLE, KeyPlace, VaultKeys};
 
-use skep_scrub::{Owner, SHORTEST, Secret};
+pub use skep_scrub::Owner;
+use skep_scrub::{SHORTEST, Secret};
 
 /// Uses within this time are one row that changes.
 const USE_PAUSE: Millis = 60_000;
@@ -67,6 +68,8 @@ pub struct NewVaultEntry {
     pub value: Option<SecretString>,
     /// See [`VaultRow::secret`].
     pub secret: bool,
+    /// Who gave the value.
+    pub given_by: Owner,
     pub hosts: Vec<HostEntry>,
 }
 
@@ -228,27 +231,21 @@ impl Vault {
         by: Option<String>,
         now: Millis,
     ) -> Result<VaultRow, VaultError> {
-        let NewVaultEntry { owner, name, value, secret, hosts } = new;
-        if !vault::is_name(&name) {
-            return Err(VaultError::Invalid(format!(
-                "a vault entry's name begins with a letter and has at most {NAME_BYTES} letters, \
-                 digits, dashes, dots and underscores"
-            )));
-        }
+        let NewVaultEntry { owner, name, value, secret, given_by, hosts } = new;
+        check_name(&name)?;
         if let Some(value) = &value {
-            check_value(value.expose_secret(), secret)?;
-            if name.contains(value.expose_secret()) {
-                let why = "the name of the entry holds its value; use another name";
-                return Err(VaultError::Invalid(why.to_owned()));
+            match (secret, given_by) {
+                (true, Owner::Agent) => check_credential(&name, value.expose_secret())?,
+                _ => check_value(&name, value.expose_secret(), secret)?,
             }
-            hide(&name, value, secret).await;
+            hide(&name, value, given_by).await;
         }
         let _changing = self.changing.lock().await;
         let before = self.read().entries.get(&(owner, name.clone())).map(|it| it.row.clone());
         if before.is_some() && former == Former::Stays {
             return Err(VaultError::Exists { name });
         }
-        if !secret {
+        if given_by == Owner::Agent {
             self.check_own(owner, &name, before.as_ref())?;
         }
         let value = match (value, &before) {
@@ -287,11 +284,7 @@ impl Vault {
                 }
             }
         }
-        if skep_scrub::known().count(Owner::Agent) >= MOST_SECRETS {
-            let why = "too many values were set since the hive started; a restart makes room";
-            return Err(VaultError::Invalid(why.to_owned()));
-        }
-        Ok(())
+        check_room()
     }
 
     /// Removes an entry; `people`: those of people too.
@@ -472,7 +465,45 @@ fn read_keys(place: Option<&KeyPlace>, home: &Path) -> Result<VaultKeys, VaultEr
     VaultKeys::read(place.ok_or(VaultError::NoPlace)?, home)
 }
 
-fn check_value(value: &str, secret: bool) -> Result<(), VaultError> {
+fn check_name(name: &str) -> Result<(), VaultError> {
+    match vault::is_name(name) {
+        true => Ok(()),
+        false => Err(VaultError::Invalid(format!(
+            "a vault entry's name begins with a letter and has at most {NAME_BYTES} letters, \
+             digits, dashes, dots and underscores"
+        ))),
+    }
+}
+
+/// Whether an agent may give another one this value, to be used and never seen. It is hidden from
+/// all, so ordinary words are refused; and no refusal repeats a name that may be the value.
+pub fn check_credential(name: &str, value: &str) -> Result<(), VaultError> {
+    check_name(name)?;
+    if is_like_key(name) {
+        let why = "the name of a credential looks like a key; its name comes first, then its value";
+        return Err(VaultError::Invalid(why.to_owned()));
+    }
+    check_value(name, value, true)?;
+    if !is_like_key(value) {
+        let why = "a credential is a key of 16 or more letters and digits; ordinary words cannot \
+                   be hidden";
+        return Err(VaultError::Invalid(why.to_owned()));
+    }
+    check_room()
+}
+
+/// Whether agents may have more values hidden.
+fn check_room() -> Result<(), VaultError> {
+    match skep_scrub::known().count(Owner::Agent) < MOST_SECRETS {
+        true => Ok(()),
+        false => {
+            let why = "too many values were set since the hive started; a restart makes room";
+            Err(VaultError::Invalid(why.to_owned()))
+        }
+    }
+}
+
+fn check_value(name: &str, value: &str, secret: bool) -> Result<(), VaultError> {
     let least = if secret { SHORTEST } else { 1 };
     if !(least..=VALUE_BYTES).contains(&value.len()) {
         return Err(VaultError::Invalid(format!(
@@ -482,6 +513,10 @@ fn check_value(value: &str, secret: bool) -> Result<(), VaultError> {
     }
     if skep_scrub::known().is_marked(value) {
         let why = "the value holds the name of a secret in brackets, not a value";
+        return Err(VaultError::Invalid(why.to_owned()));
+    }
+    if name.contains(value) {
+        let why = "the name of the entry holds its value; use another name";
         return Err(VaultError::Invalid(why.to_owned()));
     }
     Ok(())
@@ -525,11 +560,11 @@ pub fn hide_own(name: &str, value: &str) {
     }
 }
 
-async fn hide(name: &str, value: &SecretString, secret: bool) {
+async fn hide(name: &str, value: &SecretString, given_by: Owner) {
     let (name, value) = (marked_as(name), value.clone());
-    let work = move || match secret {
-        true => drop(skep_scrub::known().add([Secret::new(name, value)])),
-        false => hide_own(&name, value.expose_secret()),
+    let work = move || match given_by {
+        Owner::People => drop(skep_scrub::known().add([Secret::new(name, value)])),
+        Owner::Agent => hide_own(&name, value.expose_secret()),
     };
     let _ = tokio::task::spawn_blocking(work).await;
 }
@@ -538,10 +573,18 @@ fn hidden(entry: &HeldEntry) -> Option<Secret> {
     let value = entry.value.clone()?;
     let hidden = is_hidden(value.expose_secret(), entry.row.secret);
     let name = marked_as(&entry.row.name);
-    hidden.then(|| match entry.row.secret {
-        true => Secret::new(name, value),
-        false => Secret::of_agent(name, value),
-    })
+    let owner = given_by(&entry.row, value.expose_secret());
+    hidden.then_some(Secret { name, value, owner })
+}
+
+/// Who gave a value, as far as its row tells: what an agent gave to another one is a key, and has
+/// no hosts before a person takes it over by setting them.
+fn given_by(row: &VaultRow, value: &str) -> Owner {
+    let of_agent = row.owner != HIVE && row.hosts.is_empty() && is_like_key(value);
+    match row.secret && !of_agent {
+        true => Owner::People,
+        false => Owner::Agent,
+    }
 }
 
 /// Never a value, and not how many there are.

@@ -72,8 +72,9 @@ fn keep(rows: &mut BTreeMap<(i64, String), VaultRow>, change: VaultWrite) {
 }
 
 fn new(owner: i64, name: &str, value: &str, secret: bool) -> NewVaultEntry {
-    let value = Some(SecretString::from(value));
-    NewVaultEntry { owner, name: name.to_owned(), value, secret, hosts: Vec::new() }
+    let (name, value) = (name.to_owned(), Some(SecretString::from(value)));
+    let given_by = if secret { Owner::People } else { Owner::Agent };
+    NewVaultEntry { owner, name, value, secret, given_by, hosts: Vec::new() }
 }
 
 async fn set(vault: &Vault, owner: i64, name: &str, value: &str) {
@@ -305,6 +306,36 @@ async fn vault_what_an_agent_may_set_itself() {
     }
     assert_eq!(own("MORE", "x").await, Err("vault_invalid"));
     assert_eq!(own("TOKEN", "own-token-9876543210").await, Ok(()));
+}
+
+#[tokio::test]
+async fn vault_what_an_agent_gives_another_one_hides_no_words() {
+    let bench = Bench::new();
+    let vault = bench.open();
+    let give = async |name: &str, value: &str| {
+        let entry = NewVaultEntry { given_by: Owner::Agent, ..new(5, name, value, true) };
+        vault.set(entry, None, 1).await.map(|row| row.secret).map_err(|it| it.to_string())
+    };
+    let clean = |text: &str| skep_scrub::known().clean(text).into_owned();
+    for word in ["operator-of-hive", "password: x", "/home/somebody/notes"] {
+        let refused = give("C", word).await.unwrap_err();
+        assert!(refused.contains("ordinary words cannot be hidden"), "{refused}");
+        assert_eq!(clean(word), word);
+    }
+    let swapped = give("sk-0123456789abcdefSWAP", "PRESS_TOKEN").await.unwrap_err();
+    assert!(!swapped.contains("SWAP"), "{swapped}");
+    // The agent's own part, now and after a start: what people keep is found before it.
+    assert_eq!(give("C", "given-0123456789abcd").await, Ok(true));
+    let is_of_agent = |vault: &Vault| {
+        let entry = vault.list().into_iter().find(|entry| entry.row.name == "C").unwrap();
+        let (value, row) = vault.value(5, "C").unwrap();
+        assert_eq!(entry.row, row);
+        given_by(&row, value.expose_secret()) == Owner::Agent
+    };
+    assert!(is_of_agent(&vault) && is_of_agent(&bench.open()));
+    set(&vault, HIVE, "PEOPLE", "abcd and words of people").await;
+    let said = clean("given-0123456789abcd given-0123456789abcd and words of people");
+    assert_eq!(said, "[secret:vault.C] given-0123456789[secret:vault.PEOPLE]");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -6,6 +6,7 @@ use skep_core::ids::{AgentName, ItemId};
 use skep_core::overlap::{Overlap, OverlapVerdict};
 use skep_core::task::TaskKind;
 use skep_core::tool::ToolAnswer;
+use skep_core::visible::is_blank;
 use skep_guard::{clock, random};
 use skep_store::assign::{Assign, Assigned, ChainLimits};
 use skep_store::task_views::TaskRow;
@@ -50,7 +51,7 @@ pub(super) fn new(
     body: String,
 ) -> Result<Assign, Box<ToolAnswer>> {
     let limits = &call.shared.settings().limits;
-    if body.trim().is_empty() {
+    if is_blank(&body) {
         return Err(Box::new(refused("empty", "there is no text")));
     }
     if body.len() > limits.inbox_body_bytes {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use skep_core::ids::{AgentName, ItemId};
 use skep_core::provider::ToolSpec;
 use skep_core::tool::ToolAnswer;
+use skep_core::visible::is_blank;
 use skep_guard::{clock, random};
 use skep_store::assign::ChainLimits;
 use skep_store::letters::{SendLetter, Sent, SentLetter};
@@ -64,7 +65,7 @@ pub(super) fn recv_spec() -> ToolSpec {
 pub(super) async fn send(call: OrgCall, arguments: SendArguments) -> ToolAnswer {
     let SendArguments { to, body, in_reply_to } = arguments;
     let limits = &call.shared.settings().limits;
-    if body.trim().is_empty() {
+    if is_blank(&body) {
         return refused("empty", "there is no text");
     }
     if body.len() > limits.inbox_body_bytes {

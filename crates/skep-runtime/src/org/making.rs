@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use skep_core::ids::{AgentName, ItemId, TurnId};
-use skep_guard::vault::NewVaultEntry;
+use skep_guard::vault::{NewVaultEntry, Owner};
 use skep_guard::{clock, random};
 use skep_store::StoreError;
 use skep_store::ops::{self, OpStanding, OpenOp};
@@ -148,6 +148,7 @@ async fn make(shared: &Shared, order: &SpawnOrder) -> Result<Value, SpawnFailure
             name: key.clone(),
             value: Some(value.clone()),
             secret: true,
+            given_by: Owner::Agent,
             hosts: Vec::new(),
         };
         let set = shared.vault.set(entry, Some(order.by.clone()), clock::now_ms()).await;

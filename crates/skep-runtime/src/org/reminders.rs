@@ -5,6 +5,7 @@ use serde_json::json;
 use skep_core::ids::ItemId;
 use skep_core::provider::ToolSpec;
 use skep_core::tool::ToolAnswer;
+use skep_core::visible::is_blank;
 use skep_core::{Millis, time};
 use skep_guard::{clock, random};
 use skep_store::assign::ChainLimits;
@@ -78,7 +79,7 @@ pub(super) async fn next_turn(call: OrgCall, arguments: NextTurnArguments) -> To
 
 async fn set(call: &OrgCall, body: String, at: Option<Millis>, now: Millis) -> ToolAnswer {
     let limits = &call.shared.settings().limits;
-    if body.trim().is_empty() {
+    if is_blank(&body) {
         return refused("empty", "there is no text");
     }
     if body.len() > limits.inbox_body_bytes {

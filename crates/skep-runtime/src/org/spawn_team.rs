@@ -8,6 +8,7 @@ use skep_core::ids::{AgentName, is_agent_name};
 use skep_core::policy::allow;
 use skep_core::settings::AgentState;
 use skep_core::tool::ToolAnswer;
+use skep_guard::vault::check_credential;
 use skep_store::assign::ChainLimits;
 use skep_store::spawn::Spawner;
 
@@ -22,6 +23,8 @@ use crate::door::AgentDraft;
 const CONTEXT: usize = 64 << 10;
 /// What a team has that nobody named tools for, as far as its spawner has it.
 const USUAL: [&str; 2] = ["@files", "@messages"];
+/// Credentials of one team.
+const MOST_CREDENTIALS: usize = 16;
 /// The argument that is on no record.
 pub(super) const CREDENTIALS: &str = "credentials";
 
@@ -95,6 +98,17 @@ struct TeamWish {
     has_credentials: bool,
 }
 
+impl TeamWish {
+    /// Whether what is on record holds the text.
+    fn says(&self, text: &str) -> bool {
+        let others = [&self.context, &self.engine, &self.profile].into_iter().flatten();
+        let others = others.chain(&self.words).chain(self.tools.iter().flatten());
+        let mut others = others.map(String::as_str).chain([self.name.as_str(), &self.description]);
+        // Keywords are kept without capitals.
+        others.any(|other| other.to_lowercase().contains(&text.to_lowercase()))
+    }
+}
+
 async fn make(call: &OrgCall, wanted: Result<TeamWish, Refused>) -> ToolAnswer {
     let order = match wanted.and_then(|wanted| order(call, wanted)) {
         Ok(order) => order,
@@ -144,7 +158,11 @@ fn order(call: &OrgCall, wanted: TeamWish) -> Result<SpawnOrder, Refused> {
     let credentials = match (wanted.has_credentials, call.context.secrets.given(CREDENTIALS)) {
         (false, _) => Vec::new(),
         (true, Some(given)) => {
-            read_credentials(given).map_err(|why| no("bad_credentials", &why))?
+            let given = read_credentials(given).and_then(|given| {
+                let open = given.iter().all(|(_, value)| !wanted.says(value.expose_secret()));
+                open.then_some(given).ok_or_else(|| "the value stands in another argument".into())
+            });
+            given.map_err(|why| no("bad_credentials", &why))?
         }
         (true, None) => {
             let why = "the credentials are on no record, and the hive was started since they were \
@@ -215,13 +233,19 @@ fn tools_of(named: Option<Vec<String>>, spawner: &[String]) -> Result<Vec<String
     Ok(allow::both(&patterns, spawner))
 }
 
-/// Names and values of an object of texts.
+/// Names and values of an object of texts. No refusal repeats any of it.
 fn read_credentials(given: &SecretString) -> Result<Vec<(String, SecretString)>, String> {
     let fields: Map<String, Value> = serde_json::from_str(given.expose_secret())
         .map_err(|_| "credentials is an object of names and texts".to_owned())?;
-    let one = |(name, value): (String, Value)| match value {
-        Value::String(value) => Ok((name, SecretString::from(value))),
-        _ => Err("every value of credentials is a text".to_owned()),
+    if fields.len() > MOST_CREDENTIALS {
+        return Err(format!("a team has at most {MOST_CREDENTIALS} credentials"));
+    }
+    let one = |(name, value): (String, Value)| {
+        let Value::String(value) = value else {
+            return Err("every value of credentials is a text".to_owned());
+        };
+        check_credential(&name, &value).map_err(|error| error.to_string())?;
+        Ok((name, SecretString::from(value)))
     };
     fields.into_iter().map(one).collect()
 }
@@ -251,5 +275,51 @@ mod tests {
         check(Some(&["@files", "bash"]), &["grep"], &["grep"]);
         check(Some(&[]), &["*"], &[]);
         assert!(tools_of(Some(list(&["@all"])), &list(&["*"])).is_err());
+    }
+
+    #[test]
+    fn org_credentials_are_keys_under_names() {
+        let read = |given: Value| read_credentials(&SecretString::from(given.to_string()));
+        let good = |n: usize| (format!("KEY_{n}"), json!(format!("cred-{n:02}-0123456789abcd")));
+        assert_eq!(read((0..16).map(good).collect::<Value>()).unwrap().len(), 16);
+        let cases = [
+            ((0..17).map(good).collect(), "at most 16"),
+            (json!({"C": "operator"}), "ordinary words cannot be hidden"),
+            (json!({"C": "password: x y z"}), "ordinary words cannot be hidden"),
+            (json!({"C": "short"}), "8 to 16384 bytes"),
+            (json!({"a key": "cred-0123456789abcd"}), "name begins with a letter"),
+            (json!({"": "cred-0123456789abcd"}), "name begins with a letter"),
+            (json!({"cred-0123456789abcd": "PRESS_TOKEN"}), "looks like a key"),
+            (json!({"C": 7}), "is a text"),
+            (json!(["x"]), "an object"),
+        ];
+        for (given, expected) in cases {
+            let why = read(given).unwrap_err();
+            assert!(why.contains(expected) && !why.contains("cred-"), "{expected}: {why}");
+        }
+    }
+
+    #[test]
+    fn org_a_credential_stands_in_no_other_argument() {
+        let key = "cred-0123456789ABCD";
+        let with = |change: fn(&mut TeamWish, String)| {
+            let mut wish = TeamWish {
+                name: AgentName::new("a"),
+                description: String::new(),
+                words: list(&["books"]),
+                context: None,
+                engine: None,
+                profile: None,
+                tools: None,
+                has_credentials: true,
+            };
+            change(&mut wish, format!("use {key}."));
+            wish.says(key)
+        };
+        assert!(!with(|_, _| ()));
+        assert!(with(|wish, text| wish.context = Some(text)));
+        assert!(with(|wish, text| wish.description = text));
+        assert!(with(|wish, text| wish.words.push(text.to_lowercase())));
+        assert!(with(|wish, text| wish.tools = Some(vec![text])));
     }
 }

@@ -21,7 +21,8 @@ pub(super) fn all() -> Vec<OrgTool> {
             .unless(spawn_team::spawn_refusal)
             .with_secrets(credentials),
         OrgTool::new(request_spec(), shape, spawn_team::request)
-            .unless(spawn_team::request_refusal),
+            .unless(spawn_team::request_refusal)
+            .with_secrets(credentials),
         OrgTool::new(shutdown_spec(), shape, shutdown_team::run).unless(shutdown_team::refusal),
         life(
             "kill",
@@ -78,7 +79,8 @@ fn update_spec() -> ToolSpec {
 fn spawn_spec() -> ToolSpec {
     let credentials = json!({
         "type": "object", "additionalProperties": { "type": "string" },
-        "description": "Values that it may use and never sees, by the names of vault entries.",
+        "description": "Keys that it may use and never sees, by the names of vault entries: \
+                        at most 16, each of 16 or more letters and digits.",
     });
     let properties = json!({
         "name": text("Its name: lower-case letters, digits and single dashes."),
@@ -97,7 +99,7 @@ fn spawn_spec() -> ToolSpec {
     spec("spawn_team", what, properties, &["name", "scope_accepts"])
 }
 
-/// Of two teams each has its own.
+/// Of two teams each has its own. What `request_spawn` does not take is on no record either.
 fn credentials(arguments: &Value) -> Vec<SecretArgument> {
     let argument = spawn_team::CREDENTIALS;
     let team = arguments["name"].as_str().filter(|name| is_agent_name(name));
@@ -132,4 +134,21 @@ fn life(name: &str, change: LifeCycle, what: &str) -> OrgTool {
     let spec = spec(name, &what, json!({ "agent": text("Its name.") }), &["agent"]);
     let run = move |call, arguments| manage::run(call, arguments, change);
     OrgTool::new(spec, Manner::keyed(Class::Write), run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn org_credentials_are_taken_out_of_every_call_that_makes_a_team() {
+        let makers: Vec<OrgTool> =
+            all().into_iter().filter(|tool| tool.name().contains("spawn")).collect();
+        assert_eq!(makers.len(), 2);
+        for tool in makers {
+            let given = json!({"name": "a", "credentials": {"KEY": "x"}});
+            let secrets = tool.secret_arguments(&given);
+            assert_eq!(secrets[0].argument, "credentials", "{}", tool.name());
+        }
+    }
 }

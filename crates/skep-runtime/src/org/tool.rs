@@ -110,6 +110,15 @@ impl OrgTool {
         Self { refusal: Some(reader(refusal)), ..self }
     }
 
+    #[cfg(test)]
+    pub fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    pub fn secret_arguments(&self, arguments: &Value) -> Vec<SecretArgument> {
+        (self.secrets)(arguments)
+    }
+
     /// For the agents of a hive.
     pub fn offered_by(self, organisation: &Arc<Organisation>) -> Arc<dyn Tool> {
         Arc::new(OfferedTool { tool: self, organisation: Arc::clone(organisation) })
@@ -135,7 +144,7 @@ impl Tool for OfferedTool {
     }
 
     fn secret_arguments(&self, arguments: &Value) -> Vec<SecretArgument> {
-        (self.tool.secrets)(arguments)
+        self.tool.secret_arguments(arguments)
     }
 
     fn refusal<'a>(

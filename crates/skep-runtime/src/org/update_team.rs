@@ -1,7 +1,9 @@
 //! `update_team`: what a team below is for, and what it takes work for.
 
 use serde_json::json;
+use skep_core::heads;
 use skep_core::tool::ToolAnswer;
+use skep_core::visible::is_blank;
 use skep_store::teams::{ChangeScope, ScopeChange};
 
 use super::arguments::UpdateTeamArguments;
@@ -10,6 +12,8 @@ use crate::door::FileWriters;
 
 /// Characters of a keyword.
 const WORD: usize = 64;
+/// Keywords of one call.
+const WORDS: usize = 64;
 /// Characters of a description.
 pub(super) const DESCRIPTION: usize = 1000;
 
@@ -38,7 +42,7 @@ pub(super) async fn run(call: OrgCall, arguments: UpdateTeamArguments) -> ToolAn
             return refused("not_written", "this hive cannot change its files");
         };
         let author = format!("agent:{}", call.context.agent);
-        if let Err(why) = describe(team.clone(), author, text).await {
+        if let Err(why) = describe(team.clone(), author, heads::in_line(&text)).await {
             return refused("not_written", &format!("the description was not written: {why}"));
         }
     }
@@ -47,11 +51,14 @@ pub(super) async fn run(call: OrgCall, arguments: UpdateTeamArguments) -> ToolAn
 
 /// Keywords as they are compared: without capitals and outer blanks.
 pub(super) fn keywords(words: Vec<String>) -> Result<Vec<String>, String> {
+    if words.len() > WORDS {
+        return Err(format!("a call names at most {WORDS} keywords"));
+    }
     let mut known = Vec::with_capacity(words.len());
     for word in words {
         let word = word.trim().to_lowercase();
         let length = word.chars().count();
-        if length == 0 || length > WORD || word.chars().any(char::is_control) {
+        if is_blank(&word) || length > WORD || word.chars().any(char::is_control) {
             return Err(format!("a keyword has 1 to {WORD} characters in one line"));
         }
         if !known.contains(&word) {
@@ -59,4 +66,18 @@ pub(super) fn keywords(words: Vec<String>) -> Result<Vec<String>, String> {
         }
     }
     Ok(known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn org_keywords_are_bounded() {
+        let many = |count: usize| (0..count).map(|n| format!("word {n}")).collect();
+        assert_eq!(keywords(many(WORDS)).map(|words| words.len()), Ok(WORDS));
+        assert!(keywords(many(WORDS + 1)).is_err());
+        assert!(keywords(vec!["x".repeat(WORD + 1)]).is_err());
+        assert!(keywords(vec!["\u{200b}".into()]).is_err());
+    }
 }

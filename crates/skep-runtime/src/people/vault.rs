@@ -4,7 +4,7 @@ use skep_core::ids::{AgentId, AgentName, Principal};
 use skep_core::policy::network::HostEntry;
 use skep_core::policy::vault::HIVE;
 use skep_guard::clock;
-use skep_guard::vault::{NewVaultEntry, VaultError};
+use skep_guard::vault::{NewVaultEntry, Owner, VaultError};
 
 use crate::door::{
     DoorError, ErrorKind, FileWriters, LooseSecret, SecretScan, VaultEntry, VaultInfo,
@@ -89,7 +89,8 @@ impl Hive {
             }
         };
         let value = value.map(|secret| secret.value);
-        let entry = NewVaultEntry { owner, name, value, secret: true, hosts };
+        let given_by = Owner::People;
+        let entry = NewVaultEntry { owner, name, value, secret: true, given_by, hosts };
         let by = Some(by.to_string());
         let now = clock::now_ms();
         let set = match is_new {

@@ -8,7 +8,7 @@ use skep_core::policy::network::HostEntry;
 use skep_core::policy::vault::HIVE;
 use skep_core::tool::{CallSecrets, SecretArgument, Tool};
 use skep_guard::egress::{EgressHub, SystemResolver};
-use skep_guard::vault::{NewVaultEntry, Vault};
+use skep_guard::vault::{NewVaultEntry, Owner, Vault};
 use skep_tools::{VaultTool, WebFetchTool};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -33,7 +33,8 @@ impl Hands {
     async fn put(&self, owner: i64, name: &str, value: &str, hosts: &[String]) {
         let hosts = hosts.iter().map(|host| HostEntry::parse(host).unwrap()).collect();
         let (name, value) = (name.to_owned(), Some(SecretString::from(value)));
-        let entry = NewVaultEntry { owner, name, value, secret: true, hosts };
+        let given_by = Owner::People;
+        let entry = NewVaultEntry { owner, name, value, secret: true, given_by, hosts };
         self.vault.set(entry, None, 1).await.unwrap();
     }
 

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 use skep_core::engine::ToolCall;
 use skep_core::ids::{CallId, TurnId};
@@ -20,6 +20,9 @@ use crate::snapshot::{Toolbox, is_listed};
 /// Values that are held; the oldest goes first. A call runs soon after it was made, or waits for
 /// a person.
 const HELD: usize = 256;
+
+/// Stands in a call for what its tool does not take.
+const UNKNOWN: &str = "unknown";
 
 #[derive(Default)]
 pub struct HeldSecrets {
@@ -59,7 +62,7 @@ impl HeldSecrets {
         let Some(first) = secrets.first().map(|secret| secret.name.clone()) else { return false };
         // Whoever may not call it hides nothing from the others with it.
         let hides = is_listed(agent, &**tool);
-        let misfits = take_misfits(&tool.spec().input_schema, arguments);
+        let misfits = take_misfits(&tool.spec().input_schema, arguments, &first);
         misfits.iter().filter(|_| hides).for_each(|text| vault::hide_own(&first, text));
         let mut found = !misfits.is_empty();
         for SecretArgument { argument, name } in secrets {
@@ -74,13 +77,9 @@ impl HeldSecrets {
                 continue;
             }
             if hides {
+                // Names too: one that looks like a key is a value in the wrong place.
                 let mut values = Vec::new();
-                match &*place {
-                    Value::Object(fields) => {
-                        fields.values().for_each(|value| texts(value, &mut values));
-                    }
-                    other => texts(other, &mut values),
-                }
+                texts(place, &mut values);
                 values.iter().for_each(|value| vault::hide_own(&name, value));
             }
             *place = Value::String(marker);
@@ -153,18 +152,23 @@ impl HeldSecrets {
 }
 
 /// Takes out what the schema of a tool with secrets does not name, and gives it back: a value in
-/// the wrong place, or under another name, is one all the same.
-fn take_misfits(schema: &Value, arguments: &mut Value) -> Vec<String> {
-    let mut misfits = Vec::new();
-    let Value::Object(fields) = arguments else {
-        texts(&std::mem::take(arguments), &mut misfits);
-        *arguments = json!({});
-        return misfits;
-    };
+/// the wrong place, or under another name, is one all the same. The secret's name stands there
+/// instead, under a name that the tool refuses.
+fn take_misfits(schema: &Value, arguments: &mut Value, secret: &str) -> Vec<String> {
     let is_known = |name: &str| schema["properties"].get(name).is_some();
-    let (known, other) = std::mem::take(fields).into_iter().partition(|(name, _)| is_known(name));
-    *fields = known;
-    texts(&Value::Object(other), &mut misfits);
+    let (known, other) = match std::mem::take(arguments) {
+        Value::Object(fields) => {
+            let (known, other) = fields.into_iter().partition(|(name, _)| is_known(name));
+            (known, Value::Object(other))
+        }
+        other => (Map::new(), other),
+    };
+    let mut misfits = Vec::new();
+    texts(&other, &mut misfits);
+    *arguments = Value::Object(known);
+    if !misfits.is_empty() {
+        arguments[UNKNOWN] = skep_scrub::marker(secret).into();
+    }
     misfits
 }
 
@@ -183,6 +187,8 @@ fn texts(value: &Value, into: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -190,16 +196,18 @@ mod tests {
         let schema = json!({"properties": {"key": {}, "value": {}}});
         let cases = [
             (json!({"key": "k", "value": "v"}), json!({"key": "k", "value": "v"}), vec![]),
-            (json!({"key": "k", "secret": {"a": ["v", 1]}}), json!({"key": "k"}), {
-                vec!["secret", "a", "v"]
-            }),
-            (json!({"TOKEN": "v"}), json!({}), vec!["TOKEN", "v"]),
-            (json!("key=k value=v"), json!({}), vec!["key=k value=v"]),
-            (json!(["k", "v"]), json!({}), vec!["k", "v"]),
+            (
+                json!({"key": "k", "secret": {"a": ["v", 1]}}),
+                json!({"key": "k", "unknown": "[secret:S]"}),
+                vec!["secret", "a", "v"],
+            ),
+            (json!({"TOKEN": "v"}), json!({"unknown": "[secret:S]"}), vec!["TOKEN", "v"]),
+            (json!("key=k value=v"), json!({"unknown": "[secret:S]"}), vec!["key=k value=v"]),
+            (json!(["k", "v"]), json!({"unknown": "[secret:S]"}), vec!["k", "v"]),
             (json!(null), json!({}), vec![]),
         ];
         for (mut arguments, expected, misfits) in cases {
-            assert_eq!(take_misfits(&schema, &mut arguments), misfits);
+            assert_eq!(take_misfits(&schema, &mut arguments, "S"), misfits);
             assert_eq!(arguments, expected);
         }
     }

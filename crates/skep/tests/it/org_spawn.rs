@@ -236,9 +236,15 @@ async fn org_a_spawn_that_fails_leaves_nothing() {
         ),
         (
             "a bad vault entry",
-            |_, order| order["credentials"] = json!({"a key": "canary-value-1234"}),
-            "spawn_failed",
-            Some("vault"),
+            |_, order| order["credentials"] = json!({"a key": "canary-0123456789abcd"}),
+            "bad_credentials",
+            None,
+        ),
+        (
+            "an ordinary word",
+            |_, order| order["credentials"] = json!({"KEY": "operator"}),
+            "bad_credentials",
+            None,
         ),
         ("no text", |_, order| order["credentials"] = json!({"KEY": 7}), "bad_credentials", None),
     ];
@@ -247,7 +253,7 @@ async fn org_a_spawn_that_fails_leaves_nothing() {
         stage.write("teams/main/config.yaml", ALLOWED);
         let mut wanted = json!({
             "name": "writers", "scope_accepts": ["books"], "init_context": "x",
-            "credentials": {"KEY": "canary-value-5678"},
+            "credentials": {"KEY": "canary-0123456789efgh"},
         });
         let play = stage.up().await;
         harm(stage.home(), &mut wanted);
