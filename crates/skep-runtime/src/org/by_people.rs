@@ -64,7 +64,7 @@ impl Hive {
         request: Option<&str>,
     ) -> Result<Vec<String>, DoorError> {
         let (op, name, by) = (op_of(request, by), name.clone(), by.to_string());
-        let order = ShutdownOrder { op, name, cascade, turn: None, by };
+        let order = ShutdownOrder { op, name, cascade, call: None, by };
         let removed = removing::shut_down(&self.shared, order).await;
         let removed = removed.map_err(|ShutdownFailure { code, why }| {
             let kind = match code {

@@ -28,6 +28,7 @@ mod questions;
 mod reminders;
 mod requests;
 mod sessions;
+mod shapes;
 mod storms;
 mod sums;
 mod task_ends;
