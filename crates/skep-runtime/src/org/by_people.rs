@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use skep_core::ids::{AgentName, Principal, is_agent_name};
+use skep_core::ids::{AgentName, Principal, RESERVED_NAMES, is_new_agent_name};
 use skep_guard::random;
 use skep_store::spawn::Spawner;
 
@@ -12,9 +12,6 @@ use super::removing::{self, ShutdownFailure, ShutdownOrder};
 use super::update_team::keywords;
 use crate::door::{AgentDraft, DoorError, ErrorKind, check_no_secret};
 use crate::hive::Hive;
-
-/// Whom agents write to; nobody else has the name.
-pub(super) const OPERATOR: &str = "operator";
 
 impl Hive {
     /// Makes an agent. The same request again is the same agent.
@@ -25,8 +22,12 @@ impl Hive {
         by: &Principal,
         request: Option<&str>,
     ) -> Result<(), DoorError> {
-        if !is_agent_name(draft.name.as_str()) || draft.name.as_str() == OPERATOR {
-            let text = "A name has 1 to 64 lower-case letters, digits and single dashes.";
+        if !is_new_agent_name(draft.name.as_str()) {
+            let words = RESERVED_NAMES.join(", ");
+            let text = format!(
+                "A name has 1 to 64 lower-case letters, digits and single dashes, and is none of \
+                 {words}."
+            );
             return Err(DoorError::new(ErrorKind::Invalid, "bad_name", text));
         }
         check_no_secret("The description", &draft.description)?;
