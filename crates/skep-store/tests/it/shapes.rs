@@ -13,6 +13,7 @@ use skep_store::journal::{Entry, Journal, NewCall};
 use skep_store::leases::Lease;
 use skep_store::ops::OpStanding;
 use skep_store::shutdown::BeginShutdown;
+use skep_store::spawn::{BeginSpawn, Spawner};
 use skep_store::teams::GuardTeam;
 
 use crate::org::Org;
@@ -92,4 +93,37 @@ async fn a_yes_is_about_the_agents_that_were_there_when_it_was_asked_for() {
     assert_eq!(org.guard(&ada, "3").await, None, "a call that nobody was asked about");
     org.raw("UPDATE agents SET created_at = 11").await;
     assert_eq!(org.remove(&ada, "2").await, OpStanding::Begun);
+}
+
+#[tokio::test]
+async fn a_key_stands_for_one_change() {
+    let org = Org::new().await;
+    let spawn = async |name: &str| {
+        let begin = BeginSpawn {
+            op: "key".to_owned(),
+            name: AgentName::new(name),
+            spawner: Spawner::Person { parent: None },
+            by: "anna".to_owned(),
+            now: 13,
+        };
+        org.store.write(begin).await.unwrap()
+    };
+    let remove = async |op: &str, name: &str| {
+        let begin = BeginShutdown {
+            op: op.to_owned(),
+            name: AgentName::new(name),
+            cascade: true,
+            call: None,
+            by: "anna".to_owned(),
+            now: 13,
+        };
+        org.store.write(begin).await.unwrap()
+    };
+    assert_eq!(spawn("dan").await, OpStanding::Begun);
+    assert_eq!(spawn("dan").await, OpStanding::Unfinished);
+    assert_eq!(remove("other", "cy").await, OpStanding::Begun);
+    assert_eq!(remove("other", "cy").await, OpStanding::Unfinished);
+    for reused in [spawn("eve").await, remove("key", "dan").await, remove("other", "ben").await] {
+        assert!(matches!(reused, OpStanding::Refused { code: "id_reused", .. }), "{reused:?}");
+    }
 }

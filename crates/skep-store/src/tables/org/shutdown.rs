@@ -42,14 +42,14 @@ impl Run for BeginShutdown {
     type Out = OpStanding;
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
-        if let Some(standing) = ops::standing(tx.conn, &self.op).await? {
+        let op = (self.op.as_str(), OpKind::Shutdown);
+        if let Some(standing) = ops::wanted_before(tx.conn, op, &self.name).await? {
             return Ok(standing);
         }
         let all = match self.guard(tx).await? {
             Ok(all) => all,
             Err((code, why)) => return Ok(OpStanding::Refused { code, why }),
         };
-        let op = (self.op.as_str(), OpKind::Shutdown);
         let begun = ops::begin(tx, op, &self.name, &self.by, self.now).await?;
         if begun != OpStanding::Begun {
             return Ok(begun);
