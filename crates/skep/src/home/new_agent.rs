@@ -19,8 +19,8 @@ use super::load::load;
 pub enum NewAgentError {
     #[error(
         "`{0}` cannot be an agent's name: 1 to 64 lower-case letters, digits and single dashes, \
-         and none of {}",
-        RESERVED_NAMES.join(", ")
+         and none of {words}",
+        words = RESERVED_NAMES.join(", ")
     )]
     Name(String),
     #[error("the agent {name} is there already: {}", folder.display())]
