@@ -107,6 +107,10 @@ pub fn is_agent_name(name: &str) -> bool {
 /// Words that stand for somebody where agents write to each other: no agent has one as its name.
 pub const RESERVED_NAMES: [&str; 4] = ["operator", "parent", "children", "siblings"];
 
+/// What such a name consists of, in words.
+pub const NEW_AGENT_NAME: &str = "1 to 64 lower-case letters, digits and single dashes, and is none \
+                                  of operator, parent, children, siblings";
+
 /// Whether a new agent may have the name.
 pub fn is_new_agent_name(name: &str) -> bool {
     is_agent_name(name) && !RESERVED_NAMES.contains(&name)

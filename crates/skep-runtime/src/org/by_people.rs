@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use skep_core::ids::{AgentName, Principal, RESERVED_NAMES, is_new_agent_name};
+use skep_core::ids::{AgentName, NEW_AGENT_NAME, Principal, is_new_agent_name};
 use skep_guard::random;
 use skep_store::spawn::Spawner;
 
@@ -23,11 +23,7 @@ impl Hive {
         request: Option<&str>,
     ) -> Result<(), DoorError> {
         if !is_new_agent_name(draft.name.as_str()) {
-            let words = RESERVED_NAMES.join(", ");
-            let text = format!(
-                "A name has 1 to 64 lower-case letters, digits and single dashes, and is none of \
-                 {words}."
-            );
+            let text = format!("A name has {NEW_AGENT_NAME}.");
             return Err(DoorError::new(ErrorKind::Invalid, "bad_name", text));
         }
         check_no_secret("The description", &draft.description)?;

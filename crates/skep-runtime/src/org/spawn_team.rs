@@ -4,7 +4,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value, json};
 
 use skep_core::heads;
-use skep_core::ids::{AgentName, RESERVED_NAMES, is_new_agent_name};
+use skep_core::ids::{AgentName, NEW_AGENT_NAME, is_new_agent_name};
 use skep_core::policy::allow;
 use skep_core::settings::AgentState;
 use skep_core::tool::ToolAnswer;
@@ -130,11 +130,7 @@ fn no(code: &str, why: &str) -> Refused {
 
 fn order(call: &OrgCall, wanted: TeamWish) -> Result<SpawnOrder, Refused> {
     if !is_new_agent_name(wanted.name.as_str()) {
-        let words = RESERVED_NAMES.join(", ");
-        let why = format!(
-            "a name has 1 to 64 lower-case letters, digits and single dashes, and is none of {words}"
-        );
-        return Err(no("bad_name", &why));
+        return Err(no("bad_name", &format!("a name has {NEW_AGENT_NAME}")));
     }
     if wanted.description.chars().count() > DESCRIPTION {
         let why = format!("a description has at most {DESCRIPTION} characters");

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use skep_core::BoxFuture;
-use skep_core::cause::CallRef;
 use skep_core::policy::AgentReach;
 use skep_core::provider::ToolSpec;
 use skep_core::settings::AgentState;
@@ -34,11 +33,6 @@ impl OrgCall {
         let (id, name) = (self.context.agent_id, &self.context.agent);
         let agent = self.shared.snapshot().agent(id, name);
         agent.map(|agent| agent.allowed_recipients.clone()).unwrap_or_default()
-    }
-
-    /// As it is on record.
-    pub fn reference(&self) -> CallRef {
-        CallRef { turn: self.context.turn.clone(), call: self.context.call.clone() }
     }
 
     pub fn is_manager(&self) -> bool {

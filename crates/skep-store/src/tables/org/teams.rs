@@ -103,7 +103,8 @@ pub async fn current_task(
     }))
 }
 
-/// Whether a team is directly below the agent of the call, and no other than was asked about. `Some`: a word, and why not.
+/// Whether a team is directly below the agent of the call, and no other than was asked about.
+/// `Some`: a word, and why not.
 #[derive(Clone)]
 pub struct GuardTeam {
     pub call: CallRef,
