@@ -108,8 +108,8 @@ pub fn is_agent_name(name: &str) -> bool {
 pub const RESERVED_NAMES: [&str; 4] = ["operator", "parent", "children", "siblings"];
 
 /// What such a name consists of, in words.
-pub const NEW_AGENT_NAME: &str = "1 to 64 lower-case letters, digits and single dashes, and is none \
-                                  of operator, parent, children, siblings";
+pub const NEW_AGENT_NAME: &str = "1 to 64 lower-case letters, digits and single dashes, and is \
+                                  none of operator, parent, children, siblings";
 
 /// Whether a new agent may have the name.
 pub fn is_new_agent_name(name: &str) -> bool {
