@@ -15,6 +15,7 @@ use crate::policy::pattern::host_of;
 use crate::policy::{AgentReach, Class};
 use crate::settings::{AgentSettings, SandboxSettings};
 use crate::traits::provider::ToolSpec;
+use crate::vocab::cause::CallRef;
 use crate::vocab::decision::Decision;
 use crate::vocab::file::File;
 use crate::vocab::ids::{AgentId, AgentName, CallId, Principal, SessionId, SessionKey, TurnId};
@@ -272,6 +273,11 @@ impl ProgramReach for NoReach {
 }
 
 impl ToolContext {
+    /// The call, as it is on record.
+    pub fn reference(&self) -> CallRef {
+        CallRef { turn: self.turn.clone(), call: self.call.clone() }
+    }
+
     /// Folders that the tool may read besides the workspace.
     pub fn read_only(&self) -> impl Iterator<Item = &PathBuf> {
         self.folder.iter().chain(self.kept_outputs())

@@ -104,6 +104,18 @@ pub fn is_agent_name(name: &str) -> bool {
         })
 }
 
+/// Words that stand for somebody where agents write to each other: no agent has one as its name.
+pub const RESERVED_NAMES: [&str; 4] = ["operator", "parent", "children", "siblings"];
+
+/// What such a name consists of, in words.
+pub const NEW_AGENT_NAME: &str = "1 to 64 lower-case letters, digits and single dashes, and is \
+                                  none of operator, parent, children, siblings";
+
+/// Whether a new agent may have the name.
+pub fn is_new_agent_name(name: &str) -> bool {
+    is_agent_name(name) && !RESERVED_NAMES.contains(&name)
+}
+
 pub const TOKEN_NAME_BYTES: usize = 64;
 
 /// The name rule of tokens: one that cannot be taken for another, nor for the id of anybody.
@@ -126,7 +138,7 @@ pub fn is_session_id(id: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_agent_name, is_session_id, is_token_name};
+    use super::{is_agent_name, is_new_agent_name, is_session_id, is_token_name};
 
     #[test]
     fn session_ids() {
@@ -172,10 +184,13 @@ mod tests {
     #[test]
     fn agent_names() {
         for good in ["main", "a", "cto-2", "0", &"x".repeat(64)] {
-            assert!(is_agent_name(good), "{good}");
+            assert!(is_agent_name(good) && is_new_agent_name(good), "{good}");
         }
         for bad in ["", "-a", "a-", "a--b", "Main", "a_b", "a b", "é", "../x", &"x".repeat(65)] {
-            assert!(!is_agent_name(bad), "{bad}");
+            assert!(!is_agent_name(bad) && !is_new_agent_name(bad), "{bad}");
+        }
+        for word in ["operator", "parent", "children", "siblings", "*"] {
+            assert!(!is_new_agent_name(word), "{word}");
         }
     }
 }

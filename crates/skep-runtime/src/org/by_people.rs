@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use skep_core::ids::{AgentName, Principal, is_agent_name};
+use skep_core::ids::{AgentName, NEW_AGENT_NAME, Principal, is_new_agent_name};
 use skep_guard::random;
 use skep_store::spawn::Spawner;
 
@@ -12,9 +12,6 @@ use super::removing::{self, ShutdownFailure, ShutdownOrder};
 use super::update_team::keywords;
 use crate::door::{AgentDraft, DoorError, ErrorKind, check_no_secret};
 use crate::hive::Hive;
-
-/// Whom agents write to; nobody else has the name.
-pub(super) const OPERATOR: &str = "operator";
 
 impl Hive {
     /// Makes an agent. The same request again is the same agent.
@@ -25,8 +22,8 @@ impl Hive {
         by: &Principal,
         request: Option<&str>,
     ) -> Result<(), DoorError> {
-        if !is_agent_name(draft.name.as_str()) || draft.name.as_str() == OPERATOR {
-            let text = "A name has 1 to 64 lower-case letters, digits and single dashes.";
+        if !is_new_agent_name(draft.name.as_str()) {
+            let text = format!("A name has {NEW_AGENT_NAME}.");
             return Err(DoorError::new(ErrorKind::Invalid, "bad_name", text));
         }
         check_no_secret("The description", &draft.description)?;
@@ -64,7 +61,7 @@ impl Hive {
         request: Option<&str>,
     ) -> Result<Vec<String>, DoorError> {
         let (op, name, by) = (op_of(request, by), name.clone(), by.to_string());
-        let order = ShutdownOrder { op, name, cascade, turn: None, by };
+        let order = ShutdownOrder { op, name, cascade, call: None, by };
         let removed = removing::shut_down(&self.shared, order).await;
         let removed = removed.map_err(|ShutdownFailure { code, why }| {
             let kind = match code {

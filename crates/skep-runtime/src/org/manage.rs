@@ -19,7 +19,7 @@ pub(super) async fn run(call: OrgCall, arguments: AgentArguments, change: LifeCy
     if !call.is_manager() {
         return refused("not_manager", "only an agent with `manager: true` may do this");
     }
-    let guard = GuardTeam { turn: call.context.turn.clone(), team: agent.clone() };
+    let guard = GuardTeam { call: call.context.reference(), team: agent.clone() };
     match call.shared.store.write(guard).await {
         Ok(None) => {}
         Ok(Some((code, why))) => return refused(code, &why),

@@ -8,8 +8,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use skep_core::cause::CallRef;
 use skep_core::event::CancelReason;
-use skep_core::ids::{AgentName, Principal, TurnId};
+use skep_core::ids::{AgentName, Principal};
 use skep_guard::clock;
 use skep_store::ops::{self, OpStanding, OpenOp};
 use skep_store::shutdown::{
@@ -32,8 +33,8 @@ pub(crate) struct ShutdownOrder {
     pub op: String,
     pub name: AgentName,
     pub cascade: bool,
-    /// The turn that wants it; nobody: a person.
-    pub turn: Option<TurnId>,
+    /// The call that wants it; nobody: a person.
+    pub call: Option<CallRef>,
     pub by: String,
 }
 
@@ -43,7 +44,7 @@ impl ShutdownOrder {
             op: self.op.clone(),
             name: self.name.clone(),
             cascade: self.cascade,
-            turn: self.turn.clone(),
+            call: self.call.clone(),
             by: self.by.clone(),
             now: clock::now_ms(),
         }

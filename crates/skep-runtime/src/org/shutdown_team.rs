@@ -25,7 +25,7 @@ fn order(call: &OrgCall, arguments: ShutdownArguments) -> ShutdownOrder {
         op: format!("{}/{}", call.context.turn, call.context.call),
         name: arguments.name,
         cascade: arguments.cascade.unwrap_or(false),
-        turn: Some(call.context.turn.clone()),
+        call: Some(call.context.reference()),
         by: format!("agent:{}", call.context.agent),
     }
 }

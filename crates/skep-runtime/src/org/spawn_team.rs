@@ -4,7 +4,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value, json};
 
 use skep_core::heads;
-use skep_core::ids::{AgentName, is_agent_name};
+use skep_core::ids::{AgentName, NEW_AGENT_NAME, is_new_agent_name};
 use skep_core::policy::allow;
 use skep_core::settings::AgentState;
 use skep_core::tool::ToolAnswer;
@@ -13,7 +13,6 @@ use skep_store::assign::ChainLimits;
 use skep_store::spawn::Spawner;
 
 use super::arguments::{RequestSpawnArguments, SpawnArguments};
-use super::by_people::OPERATOR;
 use super::making::{self, SpawnFailure, SpawnOrder};
 use super::tool::{OrgCall, answered, refused};
 use super::update_team::{DESCRIPTION, keywords};
@@ -144,9 +143,8 @@ fn no(code: &str, why: &str) -> Refused {
 }
 
 fn order(call: &OrgCall, wanted: TeamWish) -> Result<SpawnOrder, Refused> {
-    if !is_agent_name(wanted.name.as_str()) || wanted.name.as_str() == OPERATOR {
-        let why = "a name has 1 to 64 lower-case letters, digits and single dashes";
-        return Err(no("bad_name", why));
+    if !is_new_agent_name(wanted.name.as_str()) {
+        return Err(no("bad_name", &format!("a name has {NEW_AGENT_NAME}")));
     }
     if wanted.description.chars().count() > DESCRIPTION {
         let why = format!("a description has at most {DESCRIPTION} characters");

@@ -1,5 +1,6 @@
 //! Agents are made and removed.
 
+use skep_core::cause::CallRef;
 use skep_core::ids::*;
 
 use super::seen;
@@ -31,6 +32,7 @@ async fn every_statement_about_changes_of_the_tree_finds_its_rows_by_an_index() 
     store.write(channel).await.unwrap();
     let mut story = Story { store: store.clone(), agent: main, made: 0 };
     let lease = story.accept(None, true, QueueMode::Queue).await.unwrap();
+    let call = CallRef { turn: lease.turn.clone(), call: CallId::new("call") };
     let limits = ChainLimits { hops: 16, items: 9 };
     let begin = |op: &str, name: &str, spawner| BeginSpawn {
         op: op.to_owned(),
@@ -63,7 +65,7 @@ async fn every_statement_about_changes_of_the_tree_finds_its_rows_by_an_index() 
     let child = NewAgent { parent: Some(AgentName::new("main")), ..NewAgent::root(new.clone()) };
     let install = InstallAgents { agents: vec![child], gone: Vec::new(), now: 4 };
     store.write(install).await.unwrap();
-    let guard = GuardTeam { turn: lease.turn.clone(), team: new.clone() };
+    let guard = GuardTeam { call: call.clone(), team: new.clone() };
     let hidden = store.write(guard.clone()).await.unwrap();
     assert_eq!(hidden.unwrap().0, "unknown_team", "what is half made is nobody's team");
     let bootstrap =
@@ -83,11 +85,11 @@ async fn every_statement_about_changes_of_the_tree_finds_its_rows_by_an_index() 
     let taken = store.write(begin("c", "new", person())).await.unwrap();
     assert!(matches!(taken, OpStanding::Refused { code: "name_taken", .. }), "{taken:?}");
     // And removed, with its first item.
-    let remove = |op: &str, name: &str, turn| BeginShutdown {
+    let remove = |op: &str, name: &str, call| BeginShutdown {
         op: op.to_owned(),
         name: AgentName::new(name),
         cascade: false,
-        turn,
+        call,
         by: "main".to_owned(),
         now: 6,
     };
@@ -95,7 +97,7 @@ async fn every_statement_about_changes_of_the_tree_finds_its_rows_by_an_index() 
     assert!(matches!(main_stays, OpStanding::Refused { code: "main_stays", .. }));
     let unknown = store.write(remove("d", "nobody", None)).await.unwrap();
     assert!(matches!(unknown, OpStanding::Refused { code: "unknown_team", .. }));
-    let begun = store.write(remove("d", "new", Some(lease.turn.clone()))).await.unwrap();
+    let begun = store.write(remove("d", "new", Some(call))).await.unwrap();
     assert_eq!(begun, OpStanding::Begun);
     assert_eq!(store.read(shutdown::closing_names).await.unwrap(), [new]);
     assert_eq!(store.read(ops::shutdowns).await.unwrap().len(), 1);

@@ -107,6 +107,21 @@ pub async fn of_day(conn: &mut Conn, day: i64) -> Result<Vec<Used>, SqlError> {
     Ok(used)
 }
 
+/// Everybody above an agent, also above one that was removed; the next one first.
+pub async fn above(conn: &mut Conn, agent: AgentId) -> Result<Vec<AgentId>, SqlError> {
+    let mut above: Vec<AgentId> = Vec::new();
+    let mut at = agent;
+    let select = "SELECT parent_id FROM agents WHERE id = $1";
+    while let Some(Some(parent)) = conn.find::<Option<AgentId>>(select, &args![at]).await? {
+        if parent == agent || above.contains(&parent) {
+            break;
+        }
+        above.push(parent);
+        at = parent;
+    }
+    Ok(above)
+}
+
 /// Adds a call whose answer no row carries.
 pub struct Unusable {
     pub agent: AgentId,

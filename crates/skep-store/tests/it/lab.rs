@@ -27,6 +27,9 @@ use skep_store::requests::{BeginRequest, CloseRequest};
 use skep_store::retention::Expire;
 use skep_store::search::IndexSpoken;
 use skep_store::sessions::{DeleteSession, EditSession, ForkSession};
+use skep_store::shutdown::BeginShutdown;
+use skep_store::spawn::BeginSpawn;
+use skep_store::teams::GuardTeam;
 use skep_store::threads::CancelThread;
 use skep_store::waits::{Decide, Park};
 use skep_store::{
@@ -50,6 +53,7 @@ skep_store::commands! {
     DeleteSession, IndexSpoken, Prioritise, RecordFrames, Raw, AddAudit, TimedTake, TimedAccept,
     BeginRequest, CloseRequest, ClockSetBack, Assign, AnswerTask, CancelTask, ExpireTasks,
     SendLetter, CloseLetter, Receive, Remind, CancelThread, TimedAssign,
+    BeginShutdown, BeginSpawn, GuardTeam,
 }
 
 pub type LabStore = StoreOf<Lab>;

@@ -29,6 +29,7 @@ mod reminders;
 mod requests;
 mod scale;
 mod sessions;
+mod shapes;
 mod storms;
 mod sums;
 mod task_ends;

@@ -146,6 +146,24 @@ async fn a_busy_team_is_asked_about() {
 }
 
 #[tokio::test]
+async fn nobody_replaces_what_somebody_else_wanted() {
+    let mut org = Org::new().await;
+    let annas = org.asked("m").await;
+    let first = org.given(task(&annas, "1", &["ben"])).await.remove(0);
+    org.close(&annas, "given").await;
+    let bobs = org.asked("n").await;
+    org.raw("UPDATE items SET principal = 'bob' WHERE id = 'n'").await;
+    let overlap = Overlap::Replace;
+    match org.give(Assign { overlap, ..task(&bobs, "2", &["ben"]) }).await {
+        Assigned::Busy { verdict, in_flight } => {
+            assert_eq!((verdict, &in_flight[0].id), (OverlapVerdict::Confirm, &first));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(org.state(&first).await, TaskState::Open);
+}
+
+#[tokio::test]
 async fn chains_end_at_their_limits_with_one_notice() {
     let mut org = Org::new().await;
     let ada = org.asked("m").await;

@@ -14,11 +14,11 @@ use skep_core::engine::{Allowance, Hold, Settlement};
 use skep_core::ids::{AgentId, AgentName, TurnId};
 use skep_core::message::{Meta, Usage};
 use skep_core::provider::ModelRequest;
-use skep_core::settings::{AgentSettings, Limits, Profile};
+use skep_core::settings::{AgentMap, AgentSettings, Limits, Profile};
 use skep_core::spend;
 use skep_core::{BoxFuture, count};
 use skep_guard::clock;
-use skep_store::spend::{Unsettled, Unusable};
+use skep_store::spend::{Unsettled, Unusable, Used};
 use skep_store::{Store, StoreError};
 
 use crate::handles::Meters;
@@ -42,6 +42,9 @@ struct Books {
     day: i64,
     hive: Account,
     agents: HashMap<AgentId, Account>,
+    /// Everybody above an agent when it last called a model: what it used stays with them when it
+    /// is removed.
+    above: HashMap<AgentId, Vec<AgentId>>,
     /// Of the turns that run here.
     turns: HashMap<TurnId, Account>,
     /// Limits of which people were warned today.
@@ -83,11 +86,19 @@ impl Books {
         self.warned.clear();
     }
 
-    /// What agents came to together.
-    fn team(&self, members: &[AgentId]) -> Account {
+    /// What agents came to together, with those that were below them and are there no more.
+    fn team(&self, members: &[AgentId], living: &AgentMap<AgentId>) -> Account {
+        let is_gone = |agent: &AgentId| !living.iter().any(|(_, id)| id == agent);
+        let was_below = |agent: &AgentId| {
+            let mut above = self.above.get(agent).into_iter().flatten();
+            above.any(|id| members.contains(id)) && is_gone(agent)
+        };
         let mut team = Account::default();
-        let accounts = members.iter().filter_map(|agent| self.agents.get(agent));
-        accounts.for_each(|account| team.join(account));
+        for (agent, account) in &self.agents {
+            if members.contains(agent) || was_below(agent) {
+                team.join(account);
+            }
+        }
         team
     }
 
@@ -121,6 +132,8 @@ struct Bounds<'a> {
     agent: &'a AgentSettings,
     limits: &'a Limits,
     teams: Vec<TeamBound>,
+    living: &'a AgentMap<AgentId>,
+    above: Vec<AgentId>,
 }
 
 /// The limit of an agent with everybody below it.
@@ -136,7 +149,8 @@ impl<'a> Bounds<'a> {
             let members = active.members(&agent);
             TeamBound { agent, caps, members }
         });
-        Self { agent, limits: &active.settings.limits, teams: teams.collect() }
+        let (teams, above) = (teams.collect(), active.above(agent));
+        Self { agent, limits: &active.settings.limits, teams, living: &active.ids, above }
     }
 
     /// Each with what it has come to.
@@ -150,7 +164,7 @@ impl<'a> Bounds<'a> {
             (Scope::Agent(name), own.day, agent),
         ];
         for team in &self.teams {
-            let account = books.team(&team.members);
+            let account = books.team(&team.members, self.living);
             accounts.push((Scope::Team(team.agent.as_str()), team.caps, account));
         }
         accounts.push((Scope::Hive, self.limits.day_caps(), books.hive));
@@ -172,9 +186,17 @@ impl Ledger {
         now: Millis,
     ) -> Result<Self, StoreError> {
         let day = spend::day_of(now);
-        let read = store.read(async |conn| skep_store::spend::of_day(conn, day).await);
-        let mut books = Books { day, ..Books::default() };
-        for used in read.await? {
+        let read = store.read(async |conn| {
+            let used = skep_store::spend::of_day(conn, day).await?;
+            let mut above = HashMap::new();
+            for Used { agent, .. } in &used {
+                above.insert(*agent, skep_store::spend::above(conn, *agent).await?);
+            }
+            Ok((used, above))
+        });
+        let (used, above) = read.await?;
+        let mut books = Books { day, above, ..Books::default() };
+        for used in used {
             for account in [&mut books.hive, books.agents.entry(used.agent).or_default()] {
                 account.spent.join(&used.spent);
                 account.unsettled.join(&used.unsettled);
@@ -194,7 +216,7 @@ impl Ledger {
 
     /// Of these agents together.
     pub fn team(&self, members: &[AgentId], now: Millis) -> Account {
-        self.books(now).team(members)
+        self.books(now).team(members, &self.snapshot.current().ids)
     }
 
     /// Opens a turn's own account, with what it used before this lease.
@@ -221,6 +243,7 @@ impl Ledger {
         for (scope, caps, account) in bounds.accounts(&books, payer) {
             budget::admit(scope, &caps, &account, need, now)?;
         }
+        books.above.insert(payer.agent, bounds.above.clone());
         books.each(Some(payer), |account| account.held.take(need));
         Ok(())
     }
@@ -434,5 +457,31 @@ mod tests {
             books.turn_to(day * DAY_MS);
         }
         assert_eq!(books.others.len(), DAYS);
+    }
+
+    #[test]
+    fn what_a_removed_agent_used_stays_with_those_above_it() {
+        let mut books = Books { day: 100, ..Books::default() };
+        for agent in 1..=4 {
+            let payer = Payer { agent: AgentId(agent), turn: TurnId("t".to_owned()) };
+            let usage = Usage::new(10, 0, 0, 0);
+            books.each(Some(&payer), |account| account.spent.add(&usage));
+        }
+        // 1 leads 2, who leads 3; 4 is nobody's.
+        books.above.insert(AgentId(2), vec![AgentId(1)]);
+        books.above.insert(AgentId(3), vec![AgentId(2), AgentId(1)]);
+        let names = |ids: &[i64]| {
+            let named = ids.iter().map(|id| (AgentName(format!("a{id}")), AgentId(*id)));
+            named.collect::<AgentMap<AgentId>>()
+        };
+        let team = |members: &[i64], living: &[i64]| {
+            let members: Vec<AgentId> = members.iter().copied().map(AgentId).collect();
+            books.team(&members, &names(living)).spent.tokens
+        };
+        assert_eq!(team(&[1, 2, 3], &[1, 2, 3, 4]), 30);
+        assert_eq!(team(&[1, 2], &[1, 2, 4]), 30, "3 is removed");
+        assert_eq!(team(&[2], &[1, 2, 4]), 20);
+        assert_eq!(team(&[1], &[1, 4]), 30, "2 and 3 are removed");
+        assert_eq!(team(&[1, 2], &[1, 2, 3, 4]), 20, "3 has another place");
     }
 }

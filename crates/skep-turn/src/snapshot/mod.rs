@@ -10,7 +10,7 @@ use skep_core::engine::Engine;
 use skep_core::hook::Hook;
 use skep_core::ids::{AgentId, AgentName};
 use skep_core::settings::tree::AgentTree;
-use skep_core::settings::{AgentMap, AgentSettings, ConfigStanding, HiveSettings};
+use skep_core::settings::{AgentMap, AgentSettings, AgentState, ConfigStanding, HiveSettings};
 use skep_core::tool::Tool;
 
 pub(crate) use toolbox::make_calls_usable;
@@ -87,6 +87,22 @@ impl Snapshot {
             Some(own) if *own == id => self.settings.agent(name),
             _ => Err("it is no longer configured".to_owned()),
         }
+    }
+
+    /// Everybody above an agent, the next one first.
+    pub fn above(&self, agent: &AgentSettings) -> Vec<AgentId> {
+        let mut above = Vec::new();
+        let mut next = agent.parent.as_ref();
+        while let Some(id) =
+            next.and_then(|name| self.ids.get(name)).filter(|id| !above.contains(*id))
+        {
+            above.push(*id);
+            next = match next.and_then(|name| self.settings.agents.get(name)) {
+                Some(AgentState::Active(agent)) => agent.parent.as_ref(),
+                _ => None,
+            };
+        }
+        above
     }
 
     /// An agent and everybody below it.

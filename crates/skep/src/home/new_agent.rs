@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use skep_cli::commands::agent::NewAgentArgs;
 use skep_cli::hive::Home;
-use skep_core::ids::{AgentName, is_agent_name};
+use skep_core::ids::{AgentName, RESERVED_NAMES, is_new_agent_name};
 use skep_core::settings::AgentState;
 use skep_guard::disk::replace_file;
 
@@ -18,7 +18,9 @@ use super::load::load;
 #[derive(Debug, thiserror::Error)]
 pub enum NewAgentError {
     #[error(
-        "`{0}` cannot be an agent's name: 1 to 64 lower-case letters, digits and single dashes"
+        "`{0}` cannot be an agent's name: 1 to 64 lower-case letters, digits and single dashes, \
+         and none of {words}",
+        words = RESERVED_NAMES.join(", ")
     )]
     Name(String),
     #[error("the agent {name} is there already: {}", folder.display())]
@@ -39,7 +41,7 @@ pub fn create(
     known: &KnownNames,
     variables: Variables,
 ) -> Result<PathBuf, NewAgentError> {
-    if !is_agent_name(&new.name) {
+    if !is_new_agent_name(&new.name) {
         return Err(NewAgentError::Name(new.name.clone()));
     }
     if !home.teams().is_dir() {

@@ -5,7 +5,7 @@ use skep_core::Millis;
 use skep_core::cause::{CallRef, Cause};
 use skep_core::event::{EventKind, ItemState};
 use skep_core::heads;
-use skep_core::ids::{AgentName, CallId, ItemId, SessionKey, TurnId};
+use skep_core::ids::{AgentName, CallId, ItemId, Principal, SessionKey, TurnId};
 use skep_core::overlap::{self, InFlight, Overlap, OverlapVerdict};
 use skep_core::question::{AnswerForm, PeerQuestion};
 use skep_core::task::{TaskKind, TaskState};
@@ -97,7 +97,7 @@ impl Run for Assign {
         }
         let mut turns = Vec::new();
         if self.kind == TaskKind::Delegate {
-            match self.guard_busy(tx, &targets).await? {
+            match self.guard_busy(tx, &targets, &place.origin.principal).await? {
                 Ok(ended) => turns = ended,
                 Err(busy) => return Ok(busy),
             }
@@ -197,6 +197,7 @@ impl Assign {
         &self,
         tx: &mut Tx<'_>,
         targets: &[TargetAgent],
+        behind: &Principal,
     ) -> Result<Result<Vec<EndedTurn>, Assigned>, Refusal> {
         let mut cancelled = CancelledTasks::default();
         for target in targets {
@@ -204,7 +205,14 @@ impl Assign {
             let mut work = task_views::assigned(tx.conn, target.agent, most).await?;
             let in_flight: Vec<InFlight> =
                 work.iter().map(|task| task.in_flight(self.now)).collect();
-            match overlap::decide(self.overlap, &in_flight) {
+            let verdict = match overlap::decide(self.overlap, &in_flight) {
+                // What others wanted is theirs to cancel.
+                OverlapVerdict::Replace if work.iter().any(|task| task.origin != *behind) => {
+                    OverlapVerdict::Confirm
+                }
+                verdict => verdict,
+            };
+            match verdict {
                 OverlapVerdict::Enqueue => {}
                 OverlapVerdict::Replace => {
                     for task in work {

@@ -1,6 +1,8 @@
 //! Who may say what to whom: an agent leads those directly below it, and writes to whomever its
 //! settings name.
 
+use skep_core::cause::CallRef;
+use skep_core::decision::Decision;
 use skep_core::ids::{AgentId, AgentName, ItemId, SessionKey, TurnId};
 
 use super::chain::ChainPlace;
@@ -42,6 +44,30 @@ macro_rules! select_targets {
             $which
         )
     };
+}
+
+/// Whether a call that a person approved is about agents that were there when the person was asked.
+pub(crate) async fn as_asked(
+    conn: &mut Conn,
+    call: &CallRef,
+    agents: &[AgentId],
+) -> Result<Guarded<()>, SqlError> {
+    let decision = "SELECT decision FROM calls WHERE turn = $1 AND call_id = $2";
+    let decision: Option<Option<Decision>> =
+        conn.find(decision, &args![call.turn, call.call]).await?;
+    let Some(Some(Decision::Approval { id, .. })) = decision else { return Ok(Ok(())) };
+    for agent in agents {
+        let newer = "SELECT a.name FROM agents a JOIN approvals p ON p.id = $2 \
+                     WHERE a.id = $1 AND a.created_at >= p.asked_at";
+        if let Some(name) = conn.find::<AgentName>(newer, &args![agent, id]).await? {
+            let why = format!(
+                "these are other agents than those that were asked about: {name} was made later; \
+                 call again"
+            );
+            return Ok(Err(("changed", why)));
+        }
+    }
+    Ok(Ok(()))
 }
 
 impl TargetAgent {

@@ -54,6 +54,20 @@ pub(crate) async fn standing(conn: &mut Conn, id: &str) -> Result<Option<OpStand
     }))
 }
 
+/// The same for whoever wants a change: another one under its id is refused.
+pub(crate) async fn wanted_before(
+    conn: &mut Conn,
+    (id, kind): (&str, OpKind),
+    name: &AgentName,
+) -> Result<Option<OpStanding>, SqlError> {
+    let other = "SELECT 1 FROM org_ops WHERE id = $1 AND (kind <> $2 OR name <> $3)";
+    if conn.find::<i64>(other, &args![id, kind.word(), name]).await?.is_some() {
+        let why = "another change was wanted with the same key".to_owned();
+        return Ok(Some(OpStanding::Refused { code: "id_reused", why }));
+    }
+    standing(conn, id).await
+}
+
 /// Puts a change on record. Of two that are about one name the second is refused.
 pub(crate) async fn begin(
     tx: &mut Tx<'_>,

@@ -5,12 +5,13 @@ use serde_json::json;
 use skep_core::Millis;
 use skep_core::approval::ApprovalState;
 use skep_core::audit::AuditRow;
+use skep_core::cause::CallRef;
 use skep_core::event::{CancelReason, Event, EventKind, TurnState};
 use skep_core::ids::{AgentId, AgentName, ItemId, TurnId};
 use skep_core::task::TaskState;
 
 use super::cancel::{self, CancelledTasks};
-use super::hierarchy::{CallingAgent, Guarded};
+use super::hierarchy::{self, CallingAgent, Guarded};
 use super::ops::{self, OpKind, OpStanding};
 use super::results::{self, Task, TaskEnd};
 use super::{letters, reminders};
@@ -31,8 +32,8 @@ pub struct BeginShutdown {
     pub op: String,
     pub name: AgentName,
     pub cascade: bool,
-    /// The turn that wants it; nobody: a person.
-    pub turn: Option<TurnId>,
+    /// The call that wants it; nobody: a person.
+    pub call: Option<CallRef>,
     pub by: String,
     pub now: Millis,
 }
@@ -41,14 +42,14 @@ impl Run for BeginShutdown {
     type Out = OpStanding;
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
-        if let Some(standing) = ops::standing(tx.conn, &self.op).await? {
+        let op = (self.op.as_str(), OpKind::Shutdown);
+        if let Some(standing) = ops::wanted_before(tx.conn, op, &self.name).await? {
             return Ok(standing);
         }
         let all = match self.guard(tx).await? {
             Ok(all) => all,
             Err((code, why)) => return Ok(OpStanding::Refused { code, why }),
         };
-        let op = (self.op.as_str(), OpKind::Shutdown);
         let begun = ops::begin(tx, op, &self.name, &self.by, self.now).await?;
         if begun != OpStanding::Begun {
             return Ok(begun);
@@ -88,15 +89,18 @@ impl BeginShutdown {
             let why = format!("{} leads {others} ({below}); `cascade` removes all", self.name);
             return Ok(Err(("has_children", why)));
         }
-        Ok(Ok(all))
+        Ok(match &self.call {
+            Some(call) => hierarchy::as_asked(tx.conn, call, &all).await?.map(|()| all),
+            None => Ok(all),
+        })
     }
 
     async fn target(&self, tx: &mut Tx<'_>) -> Result<Guarded<AgentId>, Refusal> {
         if self.name.as_str() == MAIN {
             return Ok(Err(("main_stays", "every hive has `main`".to_owned())));
         }
-        if let Some(turn) = &self.turn {
-            let caller = CallingAgent::of_turn(tx, turn).await?;
+        if let Some(call) = &self.call {
+            let caller = CallingAgent::of_turn(tx, &call.turn).await?;
             let team = caller.team(tx.conn, &self.name).await?;
             return Ok(team.map(|team| team.agent));
         }

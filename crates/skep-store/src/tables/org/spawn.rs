@@ -41,13 +41,14 @@ impl Run for BeginSpawn {
     type Out = OpStanding;
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
-        if let Some(standing) = ops::standing(tx.conn, &self.op).await? {
+        let op = (self.op.as_str(), OpKind::Spawn);
+        if let Some(standing) = ops::wanted_before(tx.conn, op, &self.name).await? {
             return Ok(standing);
         }
         if let Err((code, why)) = self.guard(tx).await? {
             return Ok(OpStanding::Refused { code, why });
         }
-        Ok(ops::begin(tx, (&self.op, OpKind::Spawn), &self.name, &self.by, self.now).await?)
+        Ok(ops::begin(tx, op, &self.name, &self.by, self.now).await?)
     }
 }
 

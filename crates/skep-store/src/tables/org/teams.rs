@@ -1,10 +1,11 @@
 //! Teams as the agents above them see them, and what they take work for.
 
 use skep_core::Millis;
+use skep_core::cause::CallRef;
 use skep_core::event::TurnState;
 use skep_core::ids::{AgentId, AgentName, Principal, TurnId};
 
-use super::hierarchy::CallingAgent;
+use super::hierarchy::{self, CallingAgent};
 use super::task_views::{self, TaskRow};
 use crate::tables::agents::AgentStatus;
 use skep_db::{Columns, Conn, Record, Refusal, Run, SqlError, Tx, args, record};
@@ -102,10 +103,11 @@ pub async fn current_task(
     }))
 }
 
-/// Whether a team is directly below the agent of the turn. `Some`: a word, and why not.
+/// Whether a team is directly below the agent of the call, and no other than was asked about.
+/// `Some`: a word, and why not.
 #[derive(Clone)]
 pub struct GuardTeam {
-    pub turn: TurnId,
+    pub call: CallRef,
     pub team: AgentName,
 }
 
@@ -113,8 +115,11 @@ impl Run for GuardTeam {
     type Out = Option<(&'static str, String)>;
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
-        let caller = CallingAgent::of_turn(tx, &self.turn).await?;
-        Ok(caller.team(tx.conn, &self.team).await?.err())
+        let caller = CallingAgent::of_turn(tx, &self.call.turn).await?;
+        Ok(match caller.team(tx.conn, &self.team).await? {
+            Ok(team) => hierarchy::as_asked(tx.conn, &self.call, &[team.agent]).await?.err(),
+            Err(no) => Some(no),
+        })
     }
 }
 
