@@ -7,6 +7,7 @@
 mod vocab;
 
 pub mod policy;
+pub mod seed;
 pub mod settings;
 
 mod traits;

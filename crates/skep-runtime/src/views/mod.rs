@@ -14,7 +14,8 @@ mod page;
 mod providers;
 mod query;
 mod search;
-mod seed;
+#[cfg(test)]
+mod seed_tests;
 mod sessions;
 mod transcript;
 mod turn_outcomes;

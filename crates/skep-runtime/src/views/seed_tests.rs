@@ -1,7 +1,10 @@
 //! A history of another program becomes messages and the same lines again.
 #![allow(clippy::unwrap_used)]
 
-use super::*;
+use serde_json::{Value, json};
+use skep_core::ids::AgentName;
+use skep_core::message::Message;
+
 use crate::door::HistoryForm;
 use crate::views::transcript;
 

@@ -9,10 +9,9 @@ use serde_json::{Value, json};
 use skep_core::file::FileData;
 use skep_core::ids::{AgentName, CallId, is_session_id};
 use skep_core::message::{Block, Message, Role, StopReason, Usage, history_tag};
-use skep_core::time;
+use skep_core::{seed, time};
 
 use crate::door::{DoorError, ErrorKind, HistoryForm};
-use crate::views::seed;
 
 /// More than a hive ever writes into one row. Rows lie beside each other and are looked up through
 /// each other: one of the size of a session would make all of them slow.

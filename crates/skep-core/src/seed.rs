@@ -5,8 +5,8 @@
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use skep_core::ids::AgentName;
-use skep_core::message::{Message, Meta, StopReason, Usage, history_tag};
+use crate::ids::AgentName;
+use crate::message::{Message, Meta, StopReason, Usage, history_tag};
 
 /// Earlier than this a number of milliseconds would be in 1973: it is seconds.
 const FIRST_MILLIS: f64 = 100_000_000_000.0;
@@ -18,7 +18,7 @@ const ADDED: &str = "added";
 type Line = Map<String, Value>;
 
 /// Whether its first line is one of these: a message without a place.
-pub(crate) fn is_seed(text: &str) -> bool {
+pub fn is_seed(text: &str) -> bool {
     let first: Option<Line> = text.lines().next().and_then(|line| serde_json::from_str(line).ok());
     let has = |line: &Line, key: &str| line.contains_key(key);
     first.is_some_and(|line| {
@@ -29,7 +29,7 @@ pub(crate) fn is_seed(text: &str) -> bool {
 
 /// The same messages as lines of an export: with ids that the same history always gets, a turn for
 /// each time the user speaks, and a result for each call that has none.
-pub(crate) fn canonical(agent: &AgentName, text: &str) -> Result<String, String> {
+pub fn canonical(agent: &AgentName, text: &str) -> Result<String, String> {
     let digest = Sha256::digest(format!("{agent}\n{text}"));
     let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
     let mut history = History::new(agent, format!("seed-{name}"));
@@ -137,7 +137,7 @@ impl<'a> History<'a> {
 }
 
 /// The line of a message; none where the reader added it.
-pub(crate) fn write(message: &Message) -> Option<Value> {
+pub fn write(message: &Message) -> Option<Value> {
     let Ok(Value::Object(message)) = serde_json::to_value(message) else { return None };
     let imported = message.get("details").map(|details| details["imported"].clone());
     let mut line = seed_line(&message);
@@ -208,7 +208,3 @@ fn meta_of(given: &Value) -> Option<Value> {
 fn tag() -> Value {
     history_tag().into()
 }
-
-#[cfg(test)]
-#[path = "seed_tests.rs"]
-mod tests;
