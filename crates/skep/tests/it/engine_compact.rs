@@ -24,7 +24,7 @@ async fn stage_of_wires() -> Stage {
             "  {wire}:\n    provider: {wire}\n    model: scripted\n    api_url: {url}\n    \
              api_key: ${{RIG_KEY}}\n    context_window: 10000\n"
         );
-        let agent = format!("allowed_tools: ['@files', look]\nprofile: {wire}\n");
+        let agent = format!("allowed_tools: ['@files', look, effect]\nprofile: {wire}\n");
         stage.write(&format!("teams/{wire}/config.yaml"), &agent);
     }
     stage.write("providers.yaml", &profiles);
