@@ -139,7 +139,11 @@ async fn ended_at(template: &Stage, end: End) {
     let answers = told.iter().filter(|row| row.contains("[event question_answered")).count();
     assert_eq!(answers, 1, "{end:?}: {told:?}");
     for agent in ["research", "press"] {
-        let items = inbox(&play, agent).await;
+        let ended = wait::until_async("what others were told to end", PATIENCE, || async {
+            let items = inbox(&play, agent).await;
+            items.iter().all(|item| !item["finished_at"].is_null()).then_some(items)
+        });
+        let items = ended.await.unwrap();
         assert_eq!(items.len(), 1, "{end:?}: {items:?}");
         assert_eq!(items[0]["state"], "done", "{end:?}: {items:?}");
     }
