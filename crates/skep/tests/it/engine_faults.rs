@@ -67,6 +67,8 @@ const LASTING: &[(&str, Fault, &str, &str)] = &[
 async fn impatient(seconds: u32) -> Stage {
     let stage = Stage::new().await;
     stage.write("skep.yaml", LIMITS);
+    // Few tools: what a vendor does not read in time it was not asked.
+    stage.write("teams/main/config.yaml", "allowed_tools: [effect]\n");
     stage.write_profile(seconds);
     stage
 }
