@@ -6,9 +6,8 @@ use skep_core::ids::{AgentName, ItemId};
 use skep_core::overlap::{Overlap, OverlapVerdict};
 use skep_core::task::TaskKind;
 use skep_core::tool::ToolAnswer;
-use skep_core::visible::is_blank;
 use skep_guard::{clock, random};
-use skep_store::assign::{Assign, Assigned, ChainLimits};
+use skep_store::assign::{Assign, Assigned};
 use skep_store::task_views::TaskRow;
 
 use super::arguments::{DelegateArguments, Priority};
@@ -50,14 +49,8 @@ pub(super) fn new(
     teams: Vec<AgentName>,
     body: String,
 ) -> Result<Assign, Box<ToolAnswer>> {
-    let limits = &call.shared.settings().limits;
-    if is_blank(&body) {
-        return Err(Box::new(refused("empty", "there is no text")));
-    }
-    if body.len() > limits.inbox_body_bytes {
-        let why = format!("the text has more than {} bytes", limits.inbox_body_bytes);
-        return Err(Box::new(refused("too_large", &why)));
-    }
+    let body = call.words(body)?;
+    let task = call.shared.settings().limits.task;
     let now = clock::now_ms();
     let item = |team| (ItemId(random::uuid().to_string()), team);
     Ok(Assign {
@@ -69,8 +62,8 @@ pub(super) fn new(
         priority: Priority::Normal.rank(),
         overlap: Overlap::Allow,
         correlation: None,
-        limits: ChainLimits { hops: limits.hops, items: limits.items_per_root },
-        deadline: now.saturating_add(i64::try_from(limits.task.as_millis()).unwrap_or(i64::MAX)),
+        limits: call.chain_limits(),
+        deadline: now.saturating_add(i64::try_from(task.as_millis()).unwrap_or(i64::MAX)),
         until: None,
         question: None,
         now,

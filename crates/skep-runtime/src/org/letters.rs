@@ -5,9 +5,7 @@ use serde_json::{Value, json};
 use skep_core::ids::{AgentName, ItemId};
 use skep_core::provider::ToolSpec;
 use skep_core::tool::ToolAnswer;
-use skep_core::visible::is_blank;
 use skep_guard::{clock, random};
-use skep_store::assign::ChainLimits;
 use skep_store::letters::{SendLetter, Sent, SentLetter};
 use skep_store::receive::{ReadLetter, Receive, Received};
 
@@ -64,14 +62,10 @@ pub(super) fn recv_spec() -> ToolSpec {
 
 pub(super) async fn send(call: OrgCall, arguments: SendArguments) -> ToolAnswer {
     let SendArguments { to, body, in_reply_to } = arguments;
-    let limits = &call.shared.settings().limits;
-    if is_blank(&body) {
-        return refused("empty", "there is no text");
-    }
-    if body.len() > limits.inbox_body_bytes {
-        let why = format!("the text has more than {} bytes", limits.inbox_body_bytes);
-        return refused("too_large", &why);
-    }
+    let body = match call.words(body) {
+        Ok(body) => body,
+        Err(refused) => return *refused,
+    };
     let command = SendLetter {
         turn: call.context.turn.clone(),
         call: call.context.call.clone(),
@@ -80,7 +74,7 @@ pub(super) async fn send(call: OrgCall, arguments: SendArguments) -> ToolAnswer 
         body,
         in_reply_to,
         recipients: call.recipients(),
-        limits: ChainLimits { hops: limits.hops, items: limits.items_per_root },
+        limits: call.chain_limits(),
         now: clock::now_ms(),
     };
     let sent = call.shared.store.write(command).await;

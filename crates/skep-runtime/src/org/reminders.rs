@@ -5,10 +5,8 @@ use serde_json::json;
 use skep_core::ids::ItemId;
 use skep_core::provider::ToolSpec;
 use skep_core::tool::ToolAnswer;
-use skep_core::visible::is_blank;
 use skep_core::{Millis, time};
 use skep_guard::{clock, random};
-use skep_store::assign::ChainLimits;
 use skep_store::reminders::{Remind, Reminded};
 
 use super::arguments::{number, spec, text};
@@ -78,21 +76,17 @@ pub(super) async fn next_turn(call: OrgCall, arguments: NextTurnArguments) -> To
 }
 
 async fn set(call: &OrgCall, body: String, at: Option<Millis>, now: Millis) -> ToolAnswer {
-    let limits = &call.shared.settings().limits;
-    if is_blank(&body) {
-        return refused("empty", "there is no text");
-    }
-    if body.len() > limits.inbox_body_bytes {
-        let why = format!("the text has more than {} bytes", limits.inbox_body_bytes);
-        return refused("too_large", &why);
-    }
+    let body = match call.words(body) {
+        Ok(body) => body,
+        Err(refused) => return *refused,
+    };
     let command = Remind {
         turn: call.context.turn.clone(),
         call: call.context.call.clone(),
         id: ItemId(random::uuid().to_string()),
         body,
         at,
-        limits: ChainLimits { hops: limits.hops, items: limits.items_per_root },
+        limits: call.chain_limits(),
         now,
     };
     match call.shared.store.write(command).await {

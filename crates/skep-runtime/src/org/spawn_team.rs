@@ -9,7 +9,6 @@ use skep_core::policy::allow;
 use skep_core::settings::AgentState;
 use skep_core::tool::ToolAnswer;
 use skep_guard::vault::check_credential;
-use skep_store::assign::ChainLimits;
 use skep_store::spawn::Spawner;
 
 use super::arguments::{RequestSpawnArguments, SpawnArguments};
@@ -175,8 +174,6 @@ fn order(call: &OrgCall, wanted: TeamWish) -> Result<SpawnOrder, Refused> {
     check_known(call, &wanted)?;
     let tools =
         tools_of(wanted.tools, &spawner.allowed_tools).map_err(|why| no("unknown_tool", &why))?;
-    let limits = &settings.limits;
-    let limits = ChainLimits { hops: limits.hops, items: limits.items_per_root };
     Ok(SpawnOrder {
         op: format!("{}/{}", call.context.turn, call.context.call),
         draft: AgentDraft {
@@ -190,7 +187,7 @@ fn order(call: &OrgCall, wanted: TeamWish) -> Result<SpawnOrder, Refused> {
         },
         words: wanted.words,
         credentials,
-        spawner: Spawner::Turn { turn: call.context.turn.clone(), limits },
+        spawner: Spawner::Turn { turn: call.context.turn.clone(), limits: call.chain_limits() },
         by: format!("agent:{}", call.context.agent),
         cancel: call.context.cancel.clone(),
     })

@@ -9,6 +9,8 @@ use skep_core::policy::AgentReach;
 use skep_core::provider::ToolSpec;
 use skep_core::settings::AgentState;
 use skep_core::tool::{Manner, Prepared, SecretArgument, Tool, ToolAnswer, ToolContext};
+use skep_core::visible::is_blank;
+use skep_store::assign::ChainLimits;
 use skep_store::{Refusal, StoreError};
 
 use super::organisation::Organisation;
@@ -33,6 +35,24 @@ impl OrgCall {
         let (id, name) = (self.context.agent_id, &self.context.agent);
         let agent = self.shared.snapshot().agent(id, name);
         agent.map(|agent| agent.allowed_recipients.clone()).unwrap_or_default()
+    }
+
+    /// Words for others, which are there and not too many.
+    pub fn words(&self, words: String) -> Result<String, Box<ToolAnswer>> {
+        let most = self.shared.settings().limits.inbox_body_bytes;
+        if is_blank(&words) {
+            return Err(Box::new(refused("empty", "there is no text")));
+        }
+        if words.len() > most {
+            let why = format!("the text has more than {most} bytes");
+            return Err(Box::new(refused("too_large", &why)));
+        }
+        Ok(words)
+    }
+
+    pub fn chain_limits(&self) -> ChainLimits {
+        let limits = &self.shared.settings().limits;
+        ChainLimits { hops: limits.hops, items: limits.items_per_root }
     }
 
     pub fn is_manager(&self) -> bool {

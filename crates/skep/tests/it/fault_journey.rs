@@ -4,17 +4,14 @@
 
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream;
 use skep_testkit::shim::{End, Shim};
 use skep_testkit::wait::{self, PATIENCE};
 
+use crate::fault_sweep::{at_points, power_loss, settle};
 use crate::org_journey::{Person, is_whole, live, script};
 use crate::org_spawn::rows;
 use crate::stage::Stage;
 
-/// Points of a sweep that run side by side: most of a point is waiting for the disk.
-const SIDE_BY_SIDE: usize = 3;
 /// From one kill to the next.
 const LIFE: Duration = Duration::from_secs(1);
 /// Of a model call, where the work must last for several lives: twelve come one after the other.
@@ -23,10 +20,7 @@ const SLOW: Duration = Duration::from_millis(300);
 /// A home that was started once and stopped in order.
 async fn template() -> Stage {
     let stage = Stage::new().await;
-    let mut first = stage.up().await;
-    first.hive.terminate().unwrap();
-    let ended = first.hive.wait(PATIENCE).await.unwrap();
-    assert_eq!(ended.code(), Some(0), "{}", first.hive.stderr());
+    settle(&stage).await;
     stage
 }
 
@@ -52,9 +46,8 @@ async fn operations(template: &Stage) -> (u64, u64) {
 async fn sweep(points: u64, end: impl Fn(u64) -> End + Copy) {
     let template = &template().await;
     let (begun, whole) = operations(template).await;
-    let at = |point: u64| begun + 1 + point * (whole - begun) / points;
-    let ran = stream::iter(0..points).map(|point| ended_at(template, end(at(point))));
-    let cut: Vec<bool> = ran.buffer_unordered(SIDE_BY_SIDE).collect().await;
+    let operations = begun + 1..whole + 1;
+    let cut = at_points(points, operations, |_, at| ended_at(template, end(at))).await;
     let cut = cut.into_iter().filter(|cut| *cut).count() as u64;
     println!("{points} points over {} operations, {cut} in the middle", whole - begun);
     assert!(cut >= points / 2, "{cut} of {points} points met work under way");
@@ -87,7 +80,7 @@ async fn the_journey_survives_kills_at_counted_operations() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_journey_survives_power_loss() {
     let points = if skep_testkit::all() { 20 } else { 4 };
-    sweep(points, |at| End::PowerLoss { at, seed: if at % 2 == 0 { 0 } else { at } }).await;
+    sweep(points, power_loss).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

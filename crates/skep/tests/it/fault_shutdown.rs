@@ -1,30 +1,24 @@
 //! A hive that is killed, or loses its power, or whose disk fails, while it removes a team: the
 //! removal goes on, and nothing is left of the team.
 
-use futures_util::StreamExt;
-use futures_util::stream;
 use reqwest::Method;
 use skep_testkit::Reply;
 use skep_testkit::http::answer;
 use skep_testkit::shim::{End, Shim};
 use skep_testkit::wait::{self, PATIENCE};
 
+use crate::fault_sweep::{at_points, power_loss, settle};
 use crate::org_spawn::{agents, rows};
 use crate::org_tasks::configure;
 use crate::stage::{Play, Stage};
 
-/// Points of a sweep that run side by side: most of a point is waiting for the disk.
-const SIDE_BY_SIDE: usize = 3;
 const REMOVE: &str = "/api/v1/agents/research?cascade=true";
 
 async fn template() -> (Stage, u64, u64) {
     let stage = Stage::new().await;
     configure(&stage);
     stage.model.answer_with(|_| Reply::say("well"));
-    let mut first = stage.up().await;
-    first.hive.terminate().unwrap();
-    assert_eq!(first.hive.wait(PATIENCE).await.unwrap().code(), Some(0));
-    drop(first);
+    settle(&stage).await;
     let scene = scene(&stage).await;
     let shim = Shim::new(scene.home()).unwrap();
     let play = scene.run(scene.start().shim(&shim)).await;
@@ -109,9 +103,7 @@ async fn failed_at(template: &Stage, offset: u64, operations: u64) {
 async fn sweep(points: u64, end: impl Fn(u64) -> End + Copy) {
     let (template, begun, whole) = template().await;
     let template = &template;
-    let at = |point: u64| 1 + point * (whole - begun) / points;
-    let ran = stream::iter(0..points).map(|point| ended_at(template, end, at(point)));
-    ran.buffer_unordered(SIDE_BY_SIDE).collect::<Vec<()>>().await;
+    at_points(points, 1..whole - begun + 1, |_, at| ended_at(template, end, at)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -122,7 +114,7 @@ async fn removals_survive_kills_at_counted_operations() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn removals_survive_power_loss() {
     let points = if skep_testkit::all() { 20 } else { 6 };
-    sweep(points, |at| End::PowerLoss { at, seed: if at % 2 == 0 { 0 } else { at } }).await;
+    sweep(points, power_loss).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -130,8 +122,7 @@ async fn removals_go_on_when_the_disk_has_failed() {
     let points = if skep_testkit::all() { 60 } else { 12 };
     let (template, begun, whole) = template().await;
     let template = &template;
-    let at = |point: u64| 1 + point * (whole - begun) / points;
-    let ran = stream::iter(0..points)
-        .map(|point| failed_at(template, at(point), if point % 2 == 0 { 1 } else { 8 }));
-    ran.buffer_unordered(SIDE_BY_SIDE).collect::<Vec<()>>().await;
+    let operations = |point| if point % 2 == 0 { 1 } else { 8 };
+    let run = |point, at| failed_at(template, at, operations(point));
+    at_points(points, 1..whole - begun + 1, run).await;
 }

@@ -2,20 +2,16 @@
 //! afterwards the team is there once and whole, or there is nothing of it and the call makes it
 //! again.
 
-use futures_util::StreamExt;
-use futures_util::stream;
 use reqwest::Method;
 use serde_json::json;
 use skep_testkit::shim::{End, Shim};
 use skep_testkit::wait::{self, PATIENCE};
 use skep_testkit::{Reply, http};
 
+use crate::fault_sweep::{at_points, power_loss, settle};
 use crate::org_spawn::{ALLOWED, agents, is_nowhere, result, rows};
 use crate::org_tasks::agent;
 use crate::stage::{Play, Stage};
-
-/// Points of a sweep that run side by side: most of a point is waiting for the disk.
-const SIDE_BY_SIDE: usize = 3;
 
 fn script(stage: &Stage) {
     stage.write("teams/main/config.yaml", ALLOWED);
@@ -35,10 +31,7 @@ fn script(stage: &Stage) {
 async fn template() -> (Stage, u64, u64) {
     let stage = Stage::new().await;
     script(&stage);
-    let mut first = stage.up().await;
-    first.hive.terminate().unwrap();
-    assert_eq!(first.hive.wait(PATIENCE).await.unwrap().code(), Some(0));
-    drop(first);
+    settle(&stage).await;
     let scene = scene(&stage).await;
     let shim = Shim::new(scene.home()).unwrap();
     let play = scene.run(scene.start().shim(&shim)).await;
@@ -144,9 +137,7 @@ async fn write_it(play: &Play, key: &str) -> String {
 async fn sweep(points: u64, end: impl Fn(u64) -> End + Copy) {
     let (template, begun, whole) = template().await;
     let template = &template;
-    let at = |point: u64| begun + 1 + point * (whole - begun) / points;
-    let ran = stream::iter(0..points).map(|point| ended_at(template, end(at(point))));
-    ran.buffer_unordered(SIDE_BY_SIDE).collect::<Vec<()>>().await;
+    at_points(points, begun + 1..whole + 1, |_, at| ended_at(template, end(at))).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -157,7 +148,7 @@ async fn spawns_survive_kills_at_counted_operations() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn spawns_survive_power_loss() {
     let points = if skep_testkit::all() { 20 } else { 6 };
-    sweep(points, |at| End::PowerLoss { at, seed: if at % 2 == 0 { 0 } else { at } }).await;
+    sweep(points, power_loss).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -165,9 +156,8 @@ async fn spawns_leave_nothing_when_the_disk_fails() {
     let points = if skep_testkit::all() { 60 } else { 12 };
     let (template, begun, whole) = template().await;
     let template = &template;
-    let at = |point: u64| 1 + point * (whole - begun) / points;
     // One that fails, and so many that taking it back fails too.
-    let ran = stream::iter(0..points)
-        .map(|point| failed_at(template, at(point), if point % 2 == 0 { 1 } else { 8 }));
-    ran.buffer_unordered(SIDE_BY_SIDE).collect::<Vec<()>>().await;
+    let operations = |point| if point % 2 == 0 { 1 } else { 8 };
+    let run = |point, at| failed_at(template, at, operations(point));
+    at_points(points, 1..whole - begun + 1, run).await;
 }

@@ -75,6 +75,7 @@ mod fault_replay;
 mod fault_shutdown;
 mod fault_spawn;
 mod fault_start;
+mod fault_sweep;
 mod fault_tasks;
 mod fault_upgrade;
 mod fault_vault;
