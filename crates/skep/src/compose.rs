@@ -65,38 +65,11 @@ pub const BUILT_IN: &[&str] = &[
     "vault_delete",
 ];
 
-/// The tools of the organisation.
-pub const ORGANISATION: &[&str] = &[
-    "delegate_task",
-    "query_team",
-    "query_teams",
-    "escalate",
-    "enqueue_parent_task",
-    "list_completed_tasks",
-    "list_teams",
-    "get_status",
-    "update_team",
-    "spawn_team",
-    "request_spawn",
-    "shutdown_team",
-    "kill",
-    "start",
-    "restart",
-    "ask_operator",
-    "answer",
-    "send_message",
-    "recv",
-    "remind",
-    "request_next_turn",
-    "get_open_threads",
-    "cancel_thread",
-    "whoami",
-    "set_status",
-];
-
 /// What configuration files may name.
 pub fn known() -> KnownNames {
-    KnownNames::new(&["native"], &[BUILT_IN, ORGANISATION].concat())
+    let mut known = KnownNames::new(&["native"], BUILT_IN);
+    known.tools.extend(Organisation::tool_names());
+    known
 }
 
 /// What another program adds: engines, tools and hooks, and pauses of the test rig.

@@ -37,6 +37,7 @@ use crate::door::DoorError;
 use crate::hive::{Hive, Shared, door_error};
 pub use organisation::Organisation;
 use organisation::follow;
+use tool::OrgTool;
 
 /// Looked at from time to time whatever the clock does.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -45,9 +46,17 @@ const AFTER_FAILURE: Duration = Duration::from_secs(10);
 
 impl Organisation {
     pub fn tools(self: &Arc<Self>) -> Vec<Arc<dyn Tool>> {
-        let tools = [task_tools::all(), peer_tools::all(), team_tools::all()];
-        tools.into_iter().flatten().map(|tool| tool.offered_by(self)).collect()
+        all_tools().map(|tool| tool.offered_by(self)).collect()
     }
+
+    /// What configuration files may name of them.
+    pub fn tool_names() -> impl Iterator<Item = String> {
+        all_tools().map(|tool| tool.name().to_owned())
+    }
+}
+
+fn all_tools() -> impl Iterator<Item = OrgTool> {
+    [task_tools::all(), peer_tools::all(), team_tools::all()].into_iter().flatten()
 }
 
 impl Hive {

@@ -109,6 +109,10 @@ impl OrgTool {
         }
     }
 
+    pub fn name(&self) -> &str {
+        &self.spec.name
+    }
+
     /// Other names for it.
     pub fn also_called(self, aliases: &'static [&'static str]) -> Self {
         Self { aliases, ..self }
@@ -128,11 +132,6 @@ impl OrgTool {
         F: Future<Output = Option<ToolAnswer>> + Send + 'static,
     {
         Self { refusal: Some(reader(refusal)), ..self }
-    }
-
-    #[cfg(test)]
-    pub fn name(&self) -> &str {
-        &self.spec.name
     }
 
     pub fn secret_arguments(&self, arguments: &Value) -> Vec<SecretArgument> {
