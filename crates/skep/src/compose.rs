@@ -67,7 +67,12 @@ pub const BUILT_IN: &[&str] = &[
 
 /// What configuration files may name.
 pub fn known() -> KnownNames {
-    let mut known = KnownNames::new(&["native"], BUILT_IN);
+    known_with(&["native"], BUILT_IN)
+}
+
+/// These names, and the tools of the organisation.
+pub fn known_with(engines: &[&str], tools: &[&str]) -> KnownNames {
+    let mut known = KnownNames::new(engines, tools);
     known.tools.extend(Organisation::tool_names());
     known
 }

@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use skep::cli::{self, Program};
 use skep::compose::{self, Extras};
-use skep::home::KnownNames;
 use skep_core::retry::RetryPolicy;
 use skep_runtime::Offer;
 use skep_server::CallTimes;
@@ -24,10 +23,7 @@ use skep_server::CallTimes;
 fn main() -> ExitCode {
     unbuilt::if_asked();
     cli::main(Program {
-        known: KnownNames::new(
-            &["native", "blunt"],
-            &[tools::NAMES, compose::ORGANISATION].concat(),
-        ),
+        known: compose::known_with(&["native", "blunt"], tools::NAMES),
         serve: async |home, loaded| compose::serve(home, loaded, extras()).await,
     })
 }
