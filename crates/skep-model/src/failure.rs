@@ -26,6 +26,10 @@ const KEY_PART: usize = 12;
 const KEY_END: usize = 3;
 const KEY_MASKS: &[&str] = &["**", "...", "…", "xxx", "••"];
 
+const NO_QUOTA: &str = "the account's quota at the model vendor is used up";
+const LIMITED: &str = "the model vendor limits the rate of requests";
+const OVERLOADED: &str = "the model vendor is overloaded";
+
 /// How vendors and compatible servers say that a conversation is too long.
 const LONG_WORDS: &[&str] = &["context_length_exceeded", "exceed_context_size_error"];
 const LONG_TEXTS: &[&str] = &[
@@ -114,17 +118,14 @@ pub(crate) fn from_status(
                 529 => RetryCode::Overloaded,
                 _ => RetryCode::Unavailable,
             },
-            text: match number {
-                429 if detail.word == "insufficient_quota" => {
-                    let why = reason(&detail, key);
-                    format!("the account's quota at the model vendor is used up (429){why}")
-                }
-                429 => {
-                    let why = reason(&detail, key);
-                    format!("the model vendor limits the rate of requests (429){why}")
-                }
-                529 => "the model vendor is overloaded (529)".to_owned(),
-                _ => format!("the model vendor failed ({number})"),
+            text: {
+                let what = match number {
+                    429 if detail.word == "insufficient_quota" => NO_QUOTA,
+                    429 => LIMITED,
+                    529 => OVERLOADED,
+                    _ => "the model vendor failed",
+                };
+                format!("{what} ({number}){}", reason(&detail, key))
             },
             retry_after: retry_after(headers),
         },
@@ -147,6 +148,7 @@ pub(crate) fn from_status(
 /// An error inside a stream that began well. The words of all vendors stand together: none of
 /// them means two things.
 pub(crate) fn from_event(detail: &Detail, key: &str) -> ModelError {
+    let passing = |code, what: &str| passing(code, format!("{what}{}", reason(detail, key)));
     match detail.word.as_str() {
         "authentication_error" | "permission_error" | "invalid_api_key" => auth(401, ""),
         "request_too_large" => context_too_long(),
@@ -155,22 +157,14 @@ pub(crate) fn from_event(detail: &Detail, key: &str) -> ModelError {
         "invalid_request_error" | "invalid_prompt" | "context_length_exceeded" => {
             rejected(detail, key, "")
         }
-        "overloaded_error" | "server_is_overloaded" => {
-            passing(RetryCode::Overloaded, "the model vendor is overloaded")
-        }
-        "rate_limit_error" | "rate_limit_exceeded" => {
-            passing(RetryCode::RateLimited, "the model vendor limits the rate of requests")
-        }
-        "insufficient_quota" => {
-            passing(RetryCode::RateLimited, "the account's quota at the model vendor is used up")
-        }
+        "overloaded_error" | "server_is_overloaded" => passing(RetryCode::Overloaded, OVERLOADED),
+        "rate_limit_error" | "rate_limit_exceeded" => passing(RetryCode::RateLimited, LIMITED),
+        "insufficient_quota" => passing(RetryCode::RateLimited, NO_QUOTA),
         _ => match detail.number {
             Some(401 | 403) => auth(401, ""),
             Some(404) => not_found(rejected(detail, key, ""), ""),
             Some(400 | 413 | 422) => rejected(detail, key, ""),
-            Some(429) => {
-                passing(RetryCode::RateLimited, "the model vendor limits the rate of requests")
-            }
+            Some(429) => passing(RetryCode::RateLimited, LIMITED),
             _ => passing(
                 RetryCode::Unavailable,
                 "the model vendor failed in the middle of its answer",

@@ -22,7 +22,7 @@ pub use org::Organisation;
 pub use people::browsers::SignedIn;
 pub use people::life_cycle::LifeCycle;
 pub use people::outcomes;
-pub use people::questions::QuestionInfo;
+pub use people::questions::Questions;
 pub use people::tokens::FreshToken;
 pub use skep_turn::Live;
 pub use skep_turn::handles::Meters;

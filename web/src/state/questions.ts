@@ -27,6 +27,8 @@ type Sent = "answered" | "withdrawn";
 interface State {
   /** Those without an answer, oldest first. */
   open: QuestionInfo[];
+  /** There are newer ones. */
+  more: boolean;
   /** Those that ended while somebody looked, until they have seen it. */
   ended: Record<string, Question>;
 }
@@ -40,7 +42,7 @@ export const draftOf = (question: string) => `question\n${question}`;
 
 /** `reads`: whoever looks may know of them. */
 export function createQuestions(live: Live, drafts: Drafts, reads: boolean) {
-  const [state, set] = createStore<State>({ open: [], ended: {} });
+  const [state, set] = createStore<State>({ open: [], more: false, ended: {} });
   const soon = settled(SETTLE, refresh);
   const asking = inOrder();
   /** Answers on their way, and messages that are being put away. */
@@ -50,12 +52,13 @@ export function createQuestions(live: Live, drafts: Drafts, reads: boolean) {
     if (!reads) return;
     const isNewer = asking();
     try {
-      const { questions } = await get<QuestionList>("/questions");
+      const { questions, more } = await get<QuestionList>("/questions");
       if (!isNewer()) return;
       const open = new Set(questions.map(({ id }) => id));
       batch(() => {
         for (const one of state.open) if (!open.has(one.id)) end(one);
         set("open", reconcile(questions, { key: "id" }));
+        set("more", more);
       });
     } catch {
       // The stream breaks as well and says so; the next snapshot mends this.

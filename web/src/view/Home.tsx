@@ -61,6 +61,9 @@ export function Home() {
               <For each={list()}>{(need) => <NeedRow need={need} now={now()} />}</For>
             </ul>
           </Show>
+          <Show when={questions.state.more}>
+            <p class="faint small">Newer questions are listed when some of these are answered.</p>
+          </Show>
         </Section>
         <div>
           <Running />

@@ -68,7 +68,12 @@ fn lines(list: &Value) -> Vec<String> {
         [id, kind, agent, session, stamp(&asked["created_at"]), question(asked)]
     };
     let heads = ["id", "kind", "agent", "session", "when", "text"];
-    table(heads, items(&list["questions"]).iter().map(row))
+    let listed = items(&list["questions"]);
+    let mut lines = table(heads, listed.iter().map(row));
+    if list["more"] == true {
+        lines.push(format!("the oldest {}; newer ones are not listed yet", listed.len()));
+    }
+    lines
 }
 
 /// With what may be chosen.

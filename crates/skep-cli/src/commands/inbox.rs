@@ -2,10 +2,14 @@
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use skep_core::visible::bounded_text;
 
 use crate::failure::Failure;
 use crate::hive::{CallError, Client, Globals, IdList, escaped, with_query};
 use crate::print::{Tone, counted, foreign, items, output, stamp, table, text, time, toned};
+
+/// Characters of a result below its task.
+const RESULT: usize = 160;
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -115,13 +119,20 @@ pub async fn run_task(command: TaskCommand, globals: &Globals) -> Result<(), Fai
     // The key makes a retry after a broken connection safe.
     let key = skep_guard::random::uuid().to_string();
     let turn = if what == "retry" { paused_turn(&client, &path).await } else { None };
-    if let Some(turn) = turn {
+    if let Some((turn, agent)) = turn {
         let path = format!("/api/v1/turns/{}/retry-now", escaped(&turn));
         let begun = client.post(&path, &json!(null), None).await;
         begun.map_err(|error| failed(&client, what, &id, error))?;
         let next = globals.commands(&format!("follow it: skep task show {id}"));
         let told = json!({ "item_id": id, "turn": turn, "state": "running" });
-        globals.print(&told, ["the next try begins now".to_owned(), next]);
+        let when = match agent {
+            None => "the next try begins now".to_owned(),
+            Some(agent) => {
+                let start = format!("skep agent start {agent}");
+                globals.commands(&format!("the next try begins when {agent} is started: {start}"))
+            }
+        };
+        globals.print(&told, [when, next]);
         return Ok(());
     }
     let told = match what {
@@ -137,6 +148,11 @@ pub async fn run_task(command: TaskCommand, globals: &Globals) -> Result<(), Fai
         return Ok(());
     }
     let mut lines = lines(&item);
+    if item["kind"] == "message" && !items(&item["chain"]).is_empty() {
+        let (agent, key) = (text(&item["agent"]), text(&item["session_key"]));
+        let next = format!("what followed: skep history show {agent} --session {key}");
+        lines.push(globals.commands(&next));
+    }
     if item["error"].is_object() && item["retried_as"].is_null() && item["kind"] == "message" {
         let next = format!("next: skep task retry {}", text(&item["item_id"]));
         lines.push(globals.commands(&next));
@@ -145,13 +161,15 @@ pub async fn run_task(command: TaskCommand, globals: &Globals) -> Result<(), Fai
     Ok(())
 }
 
-/// The turn of the item, if it waits for its next try.
-async fn paused_turn(client: &Client, item: &str) -> Option<String> {
+/// The turn of the item, if it waits for its next try, and the agent, if that does not run.
+async fn paused_turn(client: &Client, item: &str) -> Option<(String, Option<String>)> {
     let item = client.get(item).await.ok()?;
     let state = client.get("/api/v1/state").await.ok()?;
     let paused = |turn: &&Value| turn["turn"] == item["turn"] && turn["retry"].is_object();
     let turn = items(&state["turns"]).iter().find(paused)?;
-    turn["turn"].as_str().map(str::to_owned)
+    let idle = |agent: &&Value| agent["name"] == turn["agent"] && agent["status"] != "active";
+    let idle = items(&state["agents"]).iter().find(idle).map(|agent| text(&agent["name"]));
+    Some((turn["turn"].as_str()?.to_owned(), idle))
 }
 
 fn failed(client: &Client, what: &str, id: &str, error: CallError) -> Failure {
@@ -213,6 +231,10 @@ pub fn lines(item: &Value) -> Vec<String> {
     lines.extend(chain(items(&item["chain"])));
     lines.extend(block("message", item["text"].as_str()));
     lines.extend(block("answer", item["response"].as_str()));
+    // A task ends after its turn where others worked for it.
+    let own = items(&item["chain"]).iter().find(|task| task["item_id"] == item["item_id"]);
+    let result = own.and_then(|task| task["result"].as_str());
+    lines.extend(block("result", result.filter(|result| item["response"] != **result)));
     if let Some(error) = item["error"]["error"].as_str() {
         lines.extend(block(&format!("error {}", text(&item["error"]["code"])), Some(error)));
     }
@@ -244,6 +266,10 @@ fn chain(tasks: &[Value]) -> Vec<String> {
             code.unwrap_or_default(),
             foreign(task["preview"].as_str().unwrap_or_default()).replace('\n', " "),
         ));
+        if let Some(result) = task["result"].as_str() {
+            let result = bounded_text(result, RESULT).replace('\n', " ");
+            lines.push(format!("{}  = {}", "  ".repeat(depth), foreign(&result)));
+        }
     }
     lines
 }

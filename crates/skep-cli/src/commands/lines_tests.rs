@@ -148,3 +148,32 @@ fn tasks_of_a_chain_stand_below_the_one_in_whose_course_they_were_given() {
     ];
     assert_eq!(shown, expected);
 }
+
+#[test]
+fn a_task_shows_its_result_where_that_came_after_its_first_answer() {
+    let task = json!({"item_id": "1", "kind": "delegate", "from": "main", "agent": "research",
+                      "state": "done", "hops": 0, "preview": "look", "result": "all\nfound"});
+    let item = json!({"item_id": "1", "response": "asked two", "chain": [task]});
+    let lines = inbox::lines(&item);
+    let at = lines.iter().position(|line| line == "tasks:").unwrap();
+    let expected = [
+        "tasks:",
+        "  1 delegate main → research: done  look",
+        "    = all found",
+        "answer:",
+        "  asked two",
+        "result:",
+        "  all",
+        "  found",
+    ];
+    assert_eq!(lines[at..], expected);
+}
+
+#[test]
+fn status_says_what_waits_for_a_person() {
+    let asked = |state, asked| status::waits_for_you(&state, &asked);
+    assert_eq!(asked(json!({"approvals": []}), json!(null)), None);
+    let told = asked(json!({"approvals": [{}, {}]}), json!({"questions": [{}], "more": true}));
+    let expected = "waits for you: 2 approvals (skep approve), more than 1 question (skep ask)";
+    assert_eq!(told.unwrap(), expected);
+}

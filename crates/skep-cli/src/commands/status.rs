@@ -20,8 +20,30 @@ pub async fn run(_: StatusArgs, globals: &Globals) -> Result<(), Failure> {
         let why = "it has no state of a hive".to_owned();
         return Err(client.failure("show the state", CallError::Strange(why)));
     }
-    globals.print(&state, lines(&state));
+    // Only an operator may know of the questions.
+    let asked = client.get("/api/v1/questions").await.unwrap_or_default();
+    let mut lines = lines(&state);
+    let told = waits_for_you(&state, &asked).map(|told| globals.commands(&told));
+    lines.extend(told.into_iter().flat_map(|told| [String::new(), told]));
+    globals.print(&state, lines);
     Ok(())
+}
+
+/// What a person has to decide or answer.
+pub fn waits_for_you(state: &Value, asked: &Value) -> Option<String> {
+    let (approvals, questions) = (items(&state["approvals"]), items(&asked["questions"]));
+    let open = [
+        (approvals, false, ["approval", "approvals"], "skep approve"),
+        (questions, asked["more"] == true, ["question", "questions"], "skep ask"),
+    ];
+    let open = open.into_iter().filter(|(list, ..)| !list.is_empty());
+    let told: Vec<_> = open
+        .map(|(list, more, [one, several], command)| {
+            let more = if more { "more than " } else { "" };
+            format!("{more}{} ({command})", counted(list.len() as i128, one, several))
+        })
+        .collect();
+    (!told.is_empty()).then(|| format!("waits for you: {}", told.join(", ")))
 }
 
 pub fn lines(state: &Value) -> Vec<String> {

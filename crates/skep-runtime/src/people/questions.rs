@@ -43,19 +43,29 @@ pub struct QuestionInfo {
     pub until: Option<Millis>,
 }
 
+/// What the operator has to look at.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Questions {
+    /// Oldest first; at most 200.
+    pub questions: Vec<QuestionInfo>,
+    /// There are newer ones, which are listed when some of these have ended.
+    pub more: bool,
+}
+
 impl Hive {
-    /// Those nobody has answered, and messages nobody has looked at, oldest first.
-    pub async fn questions(&self) -> Result<Vec<QuestionInfo>, DoorError> {
+    /// Those nobody has answered, and messages nobody has looked at.
+    pub async fn questions(&self) -> Result<Questions, DoorError> {
         let read = self.shared.store.read(async |conn| {
-            let asked = questions::of_operator(conn, SHOWN).await?;
-            Ok((asked, letters::of_operator(conn, SHOWN).await?))
+            let asked = questions::of_operator(conn, SHOWN + 1).await?;
+            Ok((asked, letters::of_operator(conn, SHOWN + 1).await?))
         });
         let (asked, told) = read.await.map_err(door_error)?;
         let asked = asked.into_iter().map(QuestionInfo::asked);
         let mut list: Vec<_> = asked.chain(told.into_iter().map(QuestionInfo::told)).collect();
         list.sort_by_key(|question| question.created_at);
-        list.truncate(usize::try_from(SHOWN).unwrap_or(0));
-        Ok(list)
+        let more = list.len() > SHOWN as usize;
+        list.truncate(SHOWN as usize);
+        Ok(Questions { questions: list, more })
     }
 
     /// The agent goes on with this answer.

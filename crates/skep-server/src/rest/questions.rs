@@ -3,20 +3,12 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use serde::Serialize;
 use skep_core::ids::ItemId;
 use skep_core::question::GivenAnswer;
-use skep_runtime::QuestionInfo;
-use utoipa::ToSchema;
+use skep_runtime::Questions;
 
 use crate::door::state::Doors;
 use crate::request::{BadBody, Clash, JsonBody, Missing, NotKept, Permit, Problem, Segments};
-
-#[derive(Serialize, ToSchema)]
-pub(crate) struct Questions {
-    /// Oldest first; at most 200.
-    questions: Vec<QuestionInfo>,
-}
 
 /// What agents wait for an operator to answer, and what they have told the operator.
 #[utoipa::path(
@@ -24,7 +16,7 @@ pub(crate) struct Questions {
     responses((status = 200, description = "Those without an answer.", body = Questions))
 )]
 pub(crate) async fn list(State(doors): State<Doors>) -> Result<Json<Questions>, Problem> {
-    Ok(Json(Questions { questions: doors.hive.questions().await? }))
+    Ok(Json(doors.hive.questions().await?))
 }
 
 /// Puts a message away that needs no reply.

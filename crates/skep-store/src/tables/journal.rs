@@ -277,6 +277,7 @@ pub(crate) async fn write_entries(
     leased: &Leased<'_>,
     entries: &[Entry],
 ) -> Result<Vec<Message>, Refusal> {
+    let entries = &*shape::within_limit(tx, leased.agent, entries).await?;
     let messages = entries.iter().filter_map(Entry::message).cloned().collect();
     let rows = history::append(tx, &leased.place(0), messages).await?;
     // Results carry no meta: what is counted here are model calls.

@@ -40,8 +40,6 @@ use crate::handles::HolderOf;
 const PAUSE: Duration = Duration::from_millis(20);
 /// Looks before a question is asked all the same.
 const TRIES: u32 = 50;
-/// Changes of the hive that one agent may have asked for and nobody has decided on.
-const OPEN_SHAPES: usize = 20;
 /// What a new agent writes for itself.
 const OWN_SETTINGS: [&str; 3] = ["skills", "subagents", "team-rules"];
 
@@ -428,8 +426,12 @@ impl GateEnv<'_> {
             let changed = changed(&row, arguments, &found);
             reason = format!("approval of {} again, because {changed} changed", call.name);
         }
-        if kind == ApprovalKind::Shape {
-            self.check_shape(tool, call, arguments, context, chain).await?;
+        // Nobody is asked about what would be refused all the same.
+        if kind == ApprovalKind::Shape
+            && let Some(text) = tool.refusal(arguments, context).await
+        {
+            chain.note(Stage::Policy, "refused: nobody has to be asked");
+            return Err(GateRefusal::new(text));
         }
         chain.note(Stage::Policy, format!("ask: {}", word(called.1, &verdict)));
         let binding = self.bound_for_question(&bind).await?;
@@ -453,34 +455,6 @@ impl GateEnv<'_> {
             expires_at: now.saturating_add(hours),
         };
         Ok(Permission::Asks(Box::new(Question { approval: new, reason })))
-    }
-
-    /// Nobody is asked about what would be refused all the same, and nobody overlooks more
-    /// questions than so many.
-    async fn check_shape(
-        &self,
-        tool: &dyn Tool,
-        call: &ToolCall,
-        arguments: &Value,
-        context: &ToolContext,
-        chain: &mut Chain,
-    ) -> Result<(), GateRefusal> {
-        if let Some(text) = tool.refusal(arguments, context).await {
-            chain.note(Stage::Policy, "refused: nobody has to be asked");
-            return Err(GateRefusal::new(text));
-        }
-        let Some(records) = self.records else { return Ok(()) };
-        let (agent, most) = (context.agent_id, OPEN_SHAPES as i64);
-        let open = records.store.read(async |conn| approvals::open_shapes(conn, agent, most).await);
-        if open.await.map_err(|error| unread(&error))? < OPEN_SHAPES {
-            return Ok(());
-        }
-        chain.note(Stage::Policy, "refused: too many questions are open");
-        Err(GateRefusal::new(format!(
-            "too_many_open: the call of `{}` was not run: {OPEN_SHAPES} changes that this agent \
-             asked for wait for a person. Wait until some of them are decided.",
-            call.name
-        )))
     }
 }
 

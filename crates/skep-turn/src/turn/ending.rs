@@ -94,7 +94,7 @@ impl Turn {
             return self.close(state, entries, outcome).await;
         }
         self.write_deferred(state).await?;
-        tracing::info!(attempts, text, "turn goes back to the inbox");
+        tracing::warn!(agent = %self.agent.name, attempts, text, "a turn is tried again later");
         let next_at = self.env.now() + millis(self.env.retry.requeue);
         let release = Release {
             turn: self.lease.turn.clone(),
@@ -161,7 +161,12 @@ impl Turn {
     ) -> Result<(), Lost> {
         let word = match &outcome {
             Outcome::Answered { .. } => "done",
-            Outcome::Ended { code, .. } => code.as_str(),
+            Outcome::Ended { state, code, text } => {
+                if *state == ItemState::Failed {
+                    tracing::warn!(agent = %self.agent.name, code = code.as_str(), text, "a turn failed");
+                }
+                code.as_str()
+            }
         };
         let kept = self.keep_result(&outcome).await;
         let close = Close {

@@ -138,6 +138,33 @@ async fn org_a_spawn_that_is_approved_has_its_credentials() {
     assert!(secret.find_below(stage.home()).unwrap().is_empty());
 }
 
+/// Calls of one step are examined side by side, and counted in the commit that asks.
+#[tokio::test]
+async fn org_an_agent_has_at_most_twenty_changes_open() {
+    let stage = Stage::new().await;
+    stage.model.answer_with(|request| match request.steps_done() {
+        0 => {
+            let order = |n| json!({"name": format!("team-{n}"), "scope_accepts": ["books"]});
+            (0..26).fold(Reply::new(), |reply, n| reply.tool("spawn_team", order(n)))
+        }
+        _ => {
+            let results = request.last_tool_results();
+            let over: Vec<_> = results.iter().filter(|result| result.is_error).collect();
+            assert!(over.iter().all(|result| result.text.starts_with("too_many_open: ")));
+            Reply::say(&format!("{} of {}", over.len(), results.len()))
+        }
+    });
+    let play = stage.up().await;
+    let answer = play.ask("main", "make them all").await;
+    assert_eq!(answer["response"]["content"], "6 of 26", "{answer}");
+    let told = "SELECT (SELECT count(*) FROM approvals WHERE state = 'open'), \
+                (SELECT count(*) FROM tasks WHERE kind = 'shape'), \
+                (SELECT group_concat(n) FROM (SELECT outcome || count(*) AS n FROM audit \
+                 GROUP BY outcome ORDER BY 1))";
+    assert_eq!(rows(&stage, told), "20|20|asked20,refused6");
+    assert_eq!(stage.model.refusals(), Vec::<String>::new());
+}
+
 /// What was approved with the team: its first item writes its own rules, and no later one does.
 #[tokio::test]
 async fn org_the_first_item_of_a_team_writes_its_own_rules() {
