@@ -155,5 +155,5 @@ fn an_error_event_ends_the_answer() {
     let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "x"}});
     let (decoded, error) = decode(&[start(), error]);
     assert_eq!(decoded, []);
-    assert_eq!(error.unwrap().to_string(), "the model vendor is overloaded");
+    assert_eq!(error.unwrap().to_string(), "the model vendor is overloaded: x");
 }

@@ -181,6 +181,6 @@ fn an_error_ends_the_answer() {
     let error = |error: Value| decode(&[json!({"error": error})]).1.unwrap().to_string();
     let overloaded =
         json!({"message": "x", "type": "server_error", "code": "server_is_overloaded"});
-    assert_eq!(error(overloaded), "the model vendor is overloaded");
-    assert_eq!(error(json!("x")), "the model vendor failed in the middle of its answer");
+    assert_eq!(error(overloaded), "the model vendor is overloaded: x");
+    assert_eq!(error(json!("x")), "the model vendor failed in the middle of its answer: x");
 }

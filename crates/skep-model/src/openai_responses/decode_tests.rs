@@ -245,8 +245,8 @@ fn errors_end_the_answer_in_all_their_shapes() {
         json!({"type": "response.failed", "response": {"model": "m", "error": error}})
     };
     let table = [
-        (failed("server_error", "x"), "the model vendor failed in the middle of its answer"),
-        (failed("rate_limit_exceeded", "x"), "the model vendor limits the rate of requests"),
+        (failed("server_error", "x"), "the model vendor failed in the middle of its answer: x"),
+        (failed("rate_limit_exceeded", "x"), "the model vendor limits the rate of requests: x"),
         (failed("context_length_exceeded", "x"), "the conversation is too long for the model"),
         (failed("invalid_prompt", "bad key"), "the model vendor rejected the request: bad [key]"),
         (
