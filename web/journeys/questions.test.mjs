@@ -95,7 +95,10 @@ test("what is written is there again after a look at another page", async (t) =>
     await field(row(page, "Which colour?")).fill("Half an");
     await row(page, "Which colour?").getByRole("link", { name: "Open" }).click();
     await said(page, "I have asked.");
-    await page.goto(`${hive.url}/#/`);
+    await page.getByText("main waits for an answer of the operator.").waitFor();
+    await accessible(page, "a conversation that waits for the operator");
+    await picture(page, "question-conversation");
+    await page.getByRole("link", { name: "Answer on Home" }).click();
     const asked = row(page, "Which colour?");
     await becomes(() => field(asked).inputValue(), "Half an");
     await page.reload();

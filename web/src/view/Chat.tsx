@@ -5,7 +5,7 @@ import { post, said, url } from "../api/http";
 import type { Commands, InboxItem, Message, ProviderList, SessionInfo, View } from "../api/types";
 import { type Draft, draftId } from "../state/drafts";
 import { queued } from "../state/outbox";
-import { type ChatRoute, madeUp, talkOf } from "../state/route";
+import { type ChatRoute, href, madeUp, talkOf } from "../state/route";
 import { shortKey } from "../state/self";
 import { standingOf } from "../state/standing";
 import { createTalk } from "../state/talk";
@@ -29,7 +29,8 @@ const VIEWS: [View, string][] = [
 ];
 
 export function Chat(props: { route: ChatRoute }) {
-  const { approvals, drafts, hive, live, may, outbox, router, setConversation } = usePage();
+  const { approvals, drafts, hive, live, may, outbox, questions, router, setConversation } =
+    usePage();
   const { problem, run, forget } = createAction();
   const [renaming, setRenaming] = createSignal(false);
   const [changed, setChanged] = createSignal(0);
@@ -114,6 +115,12 @@ export function Chat(props: { route: ChatRoute }) {
     return queued(sending(), items, isStored);
   });
   const asked = () => approvals.of(props.route.agent, session());
+  /** Agents that ask the operator something in the course of what was asked here. */
+  const asking = createMemo(() => {
+    const items = new Set(talk().state.messages.flatMap(({ origin }) => origin?.item ?? []));
+    const open = questions.state.open.filter((one) => one.root && items.has(one.root));
+    return [...new Set(open.map((one) => inert(one.agent)))];
+  });
   const isNew = () => talk().state.loaded && session() === undefined;
   const open = () => ({
     agent: props.route.agent,
@@ -234,6 +241,12 @@ export function Chat(props: { route: ChatRoute }) {
               }
             />
           )}
+        </Show>
+        <Show when={asking().length}>
+          <p class="compose small muted" role="status">
+            {asking().join(", ")} {asking().length > 1 ? "wait" : "waits"} for an answer of the
+            operator. <a href={href({ page: "home" })}>Answer on Home</a>
+          </p>
         </Show>
         <Show
           when={may("talk")}
