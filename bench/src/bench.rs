@@ -108,6 +108,7 @@ impl Side {
 #[derive(Default)]
 pub struct Rounds {
     pub time: Vec<f64>,
+    /// One value a bout where a round has several: a machine is slower and faster within a round.
     pub cpu: Vec<f64>,
     /// Every turn of every round: a round alone has too few for its slowest hundredth.
     pub turns: Vec<f64>,

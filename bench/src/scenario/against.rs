@@ -16,8 +16,8 @@ const PAIRS: usize = 10;
 pub async fn measure(bench: &mut Bench) -> Result<Vec<ReportRow>> {
     let scripts = [
         ("turn", TurnScript { words: "hello", turns: 300, talk: TALK, stream: false }),
-        ("stream", TurnScript { words: "stream 200", turns: 60, talk: TALK, stream: true }),
-        ("tools", TurnScript { words: "tools 10", turns: 30, talk: ALONE, stream: false }),
+        ("stream", TurnScript { words: "stream 200", turns: 120, talk: TALK, stream: true }),
+        ("tools", TurnScript { words: "tools 10", turns: 60, talk: ALONE, stream: false }),
     ];
     let sides = [Side::Before, Side::Hive];
     let mut found: [[Rounds; 2]; 4] = Default::default();

@@ -1,7 +1,5 @@
 //! One client, one turn after the other.
 
-use std::time::Duration;
-
 use anyhow::Result;
 
 use crate::bench::{Bench, Rounds, Side};
@@ -87,7 +85,6 @@ pub(super) async fn interleaved(
             clients.push(LoadClient::connect(&bench.side(side).1, stream).await?);
         }
         let mut times = [Vec::with_capacity(turns), Vec::with_capacity(turns)];
-        let mut used = [Duration::ZERO; 2];
         for (number, first) in (0..turns).step_by(bout).enumerate() {
             for at in if number % 2 == 0 { [0, 1] } else { [1, 0] } {
                 let (child, _) = bench.side(sides[at]);
@@ -97,13 +94,15 @@ pub(super) async fn interleaved(
                     let session = sides[at].is_hive().then_some(session.as_str());
                     times[at].push(ms(clients[at].turn(words, session).await?));
                 }
-                used[at] += child.cpu()? - before;
+                // The first round warms everything up and counts for nobody.
+                if round > 0 {
+                    let cost = ms(child.cpu()? - before);
+                    found[at].cpu.push(cost / (turns.min(first + bout) - first) as f64);
+                }
             }
         }
-        // The first round warms everything up and counts for nobody.
         for (at, mut times) in times.into_iter().enumerate().filter(|_| round > 0) {
             found[at].time.push(stats::percentile(&mut times, 0.5));
-            found[at].cpu.push(ms(used[at]) / turns as f64);
             found[at].turns.append(&mut times);
         }
     }

@@ -98,6 +98,7 @@ const SCHEMA: Schema = Schema {
         migration(37, "reminders", include_str!("../migrations/sqlite/0037_reminders.sql")),
         migration(38, "doing", include_str!("../migrations/sqlite/0038_doing.sql")),
         migration(39, "teams", include_str!("../migrations/sqlite/0039_teams.sql")),
+        migration(40, "given_tasks", include_str!("../migrations/sqlite/0040_given_tasks.sql")),
     ],
     counters: "SELECT (SELECT max(seq) FROM events), \
                (SELECT max(top) FROM (SELECT max(ord) AS top FROM items \

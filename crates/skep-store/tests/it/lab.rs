@@ -52,7 +52,7 @@ skep_store::commands! {
     Close, Decide, Recover, WakeLanes, Expire, Import, ForkSession, EditSession,
     DeleteSession, IndexSpoken, Prioritise, RecordFrames, Raw, AddAudit, TimedTake, TimedAccept,
     BeginRequest, CloseRequest, ClockSetBack, Assign, AnswerTask, CancelTask, ExpireTasks,
-    SendLetter, CloseLetter, Receive, Remind, CancelThread, TimedAssign,
+    SendLetter, CloseLetter, Receive, Remind, CancelThread, TimedAssign, TimedClose,
     BeginShutdown, BeginSpawn, GuardTeam,
 }
 
@@ -99,6 +99,7 @@ pub struct Timed<C> {
 pub type TimedTake = Timed<Take>;
 pub type TimedAccept = Timed<Accept>;
 pub type TimedAssign = Timed<Assign>;
+pub type TimedClose = Timed<Close>;
 
 impl<C: Run + Sync> Run for Timed<C> {
     type Out = ();
