@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum 34a5ace3af09451e.
+// Do not edit; checksum d8edbab714cf5e36.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -1552,9 +1552,12 @@ export interface QuestionInfo {
 
 export type QuestionKind = "question" | "escalation" | "message";
 
+/** What the operator has to look at. */
 export interface Questions {
   /** Oldest first; at most 200. */
   questions: QuestionInfo[];
+  /** There are newer ones, which are listed when some of these have ended. */
+  more: boolean;
 }
 
 /** What happens to a message that arrives while a turn of its session runs. */
