@@ -1,5 +1,7 @@
 //! The journal of a turn: each step is on record before the next one acts on it.
 
+use std::borrow::Cow;
+
 use serde_json::Value as Json;
 use skep_core::Millis;
 use skep_core::audit::{AuditKind, AuditRow};
@@ -21,6 +23,8 @@ use crate::tables::spend;
 
 /// How many messages a step takes in at the most; the rest come with the next one.
 const STEERED_AT_ONCE: i64 = 32;
+/// Changes that one agent may have asked for and nobody has decided on: nobody overlooks more.
+const MOST_SHAPES: usize = 20;
 
 /// Writes what happened in a turn, under its lease.
 #[derive(Clone)]
@@ -272,12 +276,59 @@ impl<'a> Leased<'a> {
     }
 }
 
+/// The entries without the questions above the limit: their calls are answered with a refusal.
+/// Counted in the commit that asks, because calls of one step are examined side by side.
+async fn within_limit<'a>(
+    tx: &mut Tx<'_>,
+    agent: AgentId,
+    entries: &'a [Entry],
+) -> Result<Cow<'a, [Entry]>, Refusal> {
+    let asked = entries.iter().filter(|entry| matches!(entry, Entry::Asked { .. })).count();
+    if asked == 0 {
+        return Ok(Cow::Borrowed(entries));
+    }
+    let open = approvals::open_shapes(tx.conn, agent, MOST_SHAPES as i64).await?;
+    let mut room = MOST_SHAPES.saturating_sub(open);
+    if asked <= room {
+        return Ok(Cow::Borrowed(entries));
+    }
+    let mut over = Vec::new();
+    let kept = entries.iter().filter_map(|entry| match entry {
+        Entry::Asked { approval } if room == 0 => {
+            over.push(&approval.call);
+            None
+        }
+        Entry::Asked { .. } => {
+            room -= 1;
+            Some(entry.clone())
+        }
+        Entry::Result { message, call, state, audit } if over.contains(&call) => {
+            let refused = |audit: &Audit| Audit { outcome: "refused", ..audit.clone() };
+            let audit = audit.as_deref().map(refused).map(Box::new);
+            let message = too_many(message, call);
+            Some(Entry::Result { message, call: call.clone(), state: *state, audit })
+        }
+        _ => Some(entry.clone()),
+    });
+    Ok(Cow::Owned(kept.collect()))
+}
+
+fn too_many(message: &NewHistoryRow, call: &CallId) -> NewHistoryRow {
+    let tool = message.body.tool_name.as_deref().unwrap_or_default();
+    let text = format!(
+        "too_many_open: the call of `{tool}` was not run: {MOST_SHAPES} changes that this agent \
+         asked for wait for a person. Wait until some of them are decided."
+    );
+    let body = Body::tool_result(call.clone(), tool, text, true);
+    NewHistoryRow { id: message.id.clone(), body }
+}
+
 pub(crate) async fn write_entries(
     tx: &mut Tx<'_>,
     leased: &Leased<'_>,
     entries: &[Entry],
 ) -> Result<Vec<Message>, Refusal> {
-    let entries = &*shape::within_limit(tx, leased.agent, entries).await?;
+    let entries = &*within_limit(tx, leased.agent, entries).await?;
     let messages = entries.iter().filter_map(Entry::message).cloned().collect();
     let rows = history::append(tx, &leased.place(0), messages).await?;
     // Results carry no meta: what is counted here are model calls.

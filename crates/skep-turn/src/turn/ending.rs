@@ -163,7 +163,8 @@ impl Turn {
             Outcome::Answered { .. } => "done",
             Outcome::Ended { state, code, text } => {
                 if *state == ItemState::Failed {
-                    tracing::warn!(agent = %self.agent.name, code = code.as_str(), text, "a turn failed");
+                    let (agent, code) = (self.agent.name.as_str(), code.as_str());
+                    tracing::warn!(agent, code, text, "a turn failed");
                 }
                 code.as_str()
             }

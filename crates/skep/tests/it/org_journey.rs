@@ -241,7 +241,11 @@ async fn org_a_request_makes_teams_gives_them_work_and_is_answered_once() {
     let shown = said(&stage, &["task", "show", &root]).await;
     let tasks = shown.lines().skip_while(|line| *line != "tasks:").skip(1);
     let tasks = tasks.take_while(|line| line.starts_with(' '));
+    let (results, tasks): (Vec<&str>, Vec<&str>) =
+        tasks.partition(|line| line.trim_start().starts_with("= "));
+    assert_eq!(results.len(), tasks.len(), "each has its result: {shown}");
     let tasks: Vec<String> = tasks
+        .iter()
         .map(|line| {
             let (_id, task) = line.trim_start().split_once(' ').unwrap();
             format!("{}{task}", &line[..line.len() - line.trim_start().len()])

@@ -211,7 +211,7 @@ async fn org_the_operator_reads_what_agents_write_and_replies() {
     let last = client.find("the last word", |frame| frame["about"] == "m1").await.unwrap();
     assert_eq!(last["content"], "Thank you.");
     let listed = play.api().get("/api/v1/questions").await.unwrap().good().unwrap();
-    assert_eq!(listed, json!({"questions": []}));
+    assert_eq!(listed, json!({"questions": [], "more": false}));
 }
 
 #[tokio::test]

@@ -51,7 +51,7 @@ async fn org_an_approved_change_runs_once_and_the_asker_hears_of_it() {
     let asked = play.question().await;
     assert_eq!((&asked["kind"], &asked["tool"]), (&json!("shape"), &json!("reshape")));
     let questions = play.api().get("/api/v1/questions").await.unwrap().good().unwrap();
-    assert_eq!(questions, json!({"questions": []}));
+    assert_eq!(questions, json!({"questions": [], "more": false}));
     assert_eq!(stage.effects.total().unwrap(), 0);
     // The question outlives the hive.
     play.hive.kill().await.unwrap();

@@ -241,7 +241,7 @@ async fn org_what_a_root_escalates_is_answered_by_the_operator() {
     let last = client.find("the last word", |frame| frame["about"] == "m1").await.unwrap();
     assert_eq!(last["content"], "Blue it is.");
     let listed = play.api().get("/api/v1/questions").await.unwrap().good().unwrap();
-    assert_eq!(listed, json!({"questions": []}));
+    assert_eq!(listed, json!({"questions": [], "more": false}));
     assert_eq!(stage.model.refusals(), Vec::<String>::new());
 }
 

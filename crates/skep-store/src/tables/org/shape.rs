@@ -2,14 +2,11 @@
 //! the operator stands for it until it is decided; then the conversation that asked hears of it: a
 //! yes runs the call there, everything else is told.
 
-use std::borrow::Cow;
-
 use skep_core::Millis;
 use skep_core::approval::ApprovalState;
 use skep_core::cause::Cause;
 use skep_core::heads;
-use skep_core::ids::{AgentId, ApprovalId, CallId, ItemId, Principal, SessionKey};
-use skep_core::message::Body;
+use skep_core::ids::{ApprovalId, ItemId, Principal, SessionKey};
 use skep_core::task::{TaskKind, TaskState};
 use skep_core::task_event::EXPIRED;
 use skep_core::visible::bounded_text;
@@ -19,64 +16,11 @@ use super::hierarchy::OPERATOR;
 use super::new_item::NewItem;
 use super::results::{self, Task, TaskEnd};
 use crate::tables::approvals::{self, Approval, Asking, NewApproval};
-use crate::tables::history::NewHistoryRow;
 use crate::tables::inbox::NORMAL;
-use crate::tables::journal::{Audit, Entry};
 use skep_db::{Refusal, SqlError, Tx, args};
 
 /// Characters of the arguments that are told again.
 const PREVIEW: usize = 400;
-/// Changes that one agent may have asked for and nobody has decided on: nobody overlooks more.
-const MOST_OPEN: usize = 20;
-
-/// The entries without the questions above the limit: their calls are answered with a refusal.
-/// Counted in the commit that asks, because calls of one step are examined side by side.
-pub(crate) async fn within_limit<'a>(
-    tx: &mut Tx<'_>,
-    agent: AgentId,
-    entries: &'a [Entry],
-) -> Result<Cow<'a, [Entry]>, Refusal> {
-    let asked = entries.iter().filter(|entry| matches!(entry, Entry::Asked { .. })).count();
-    if asked == 0 {
-        return Ok(Cow::Borrowed(entries));
-    }
-    let open = approvals::open_shapes(tx.conn, agent, MOST_OPEN as i64).await?;
-    let mut room = MOST_OPEN.saturating_sub(open);
-    if asked <= room {
-        return Ok(Cow::Borrowed(entries));
-    }
-    let mut over = Vec::new();
-    let kept = entries.iter().filter_map(|entry| match entry {
-        Entry::Asked { approval } if room == 0 => {
-            over.push(&approval.call);
-            None
-        }
-        Entry::Asked { .. } => {
-            room -= 1;
-            Some(entry.clone())
-        }
-        Entry::Result { message, call, state, audit } if over.contains(&call) => {
-            let (message, audit) = (too_many(message, call), audit.clone().map(refused));
-            Some(Entry::Result { message, call: call.clone(), state: *state, audit })
-        }
-        _ => Some(entry.clone()),
-    });
-    Ok(Cow::Owned(kept.collect()))
-}
-
-fn too_many(message: &NewHistoryRow, call: &CallId) -> NewHistoryRow {
-    let tool = message.body.tool_name.as_deref().unwrap_or_default();
-    let text = format!(
-        "too_many_open: the call of `{tool}` was not run: {MOST_OPEN} changes that this agent asked \
-         for wait for a person. Wait until some of them are decided."
-    );
-    let body = Body::tool_result(call.clone(), tool, text, true);
-    NewHistoryRow { id: message.id.clone(), body }
-}
-
-fn refused(audit: Box<Audit>) -> Box<Audit> {
-    Box::new(Audit { outcome: "refused", ..*audit })
-}
 
 /// The task that stands for a question that was just asked.
 pub(crate) async fn open(
