@@ -26,6 +26,7 @@ impl Hive {
             let text = format!("A name has {NEW_AGENT_NAME}.");
             return Err(DoorError::new(ErrorKind::Invalid, "bad_name", text));
         }
+        check_no_secret("The name", draft.name.as_str())?;
         check_no_secret("The description", &draft.description)?;
         let words = keywords(scope)
             .map_err(|why| DoorError::new(ErrorKind::Invalid, "bad_keyword", why))?;

@@ -237,6 +237,9 @@ async fn attack_no_name_is_a_secret() {
     refused(message().header("Idempotency-Key", value.value())).await;
     let keyed = json!({"message": "hello", "session_key": value.value()});
     refused(post("/api/v1/agents/main/messages", keyed)).await;
+    let plain = "lower-case-secret-77aa88bb";
+    assert_eq!(put("LOW", plain).await.unwrap().status, 204);
+    refused(post("/api/v1/agents", json!({"name": plain}))).await;
     let grant = json!({"tool": "read", "path": format!("{}/*", value.value()), "minutes": 5});
     refused(post("/api/v1/agents/main/grants", grant)).await;
     refused(post("/api/v1/tokens", json!({"name": value.value(), "role": "viewer"}))).await;
