@@ -102,13 +102,14 @@ fn told(letters: &[SentLetter]) -> ToolAnswer {
 pub(super) async fn recv(call: OrgCall, arguments: RecvArguments) -> ToolAnswer {
     let RecvArguments { wait_seconds, max } = arguments;
     let (wait, now) = (wait_seconds.unwrap_or(0).clamp(0, LONGEST_WAIT_SECONDS), clock::now_ms());
+    let until = now.saturating_add(wait * 1000);
     // It has waited already.
     let over = call.context.decision.is_some();
     let command = Receive {
         turn: call.context.turn.clone(),
         call: call.context.call.clone(),
         most: max.unwrap_or(USUAL).clamp(1, MOST),
-        until: (wait > 0 && !over).then(|| now.saturating_add(wait * 1000)),
+        until: (wait > 0 && !over).then_some(until),
         now,
     };
     match call.shared.store.write(command).await {
@@ -117,7 +118,7 @@ pub(super) async fn recv(call: OrgCall, arguments: RecvArguments) -> ToolAnswer 
             answered(&json!({ "success": true, "messages": rows, "pending": left }))
         }
         Ok(Received::Waits) => {
-            call.organisation.changed.notify_one();
+            call.organisation.next_over.note(until);
             ToolAnswer::Wait { reason: "a message of another agent".to_owned() }
         }
         Err(error) => failed(&error),

@@ -31,7 +31,7 @@ use skep_core::ids::ItemId;
 use skep_core::tool::Tool;
 use skep_guard::clock;
 use skep_store::cancel::CancelTask;
-use skep_store::expiry::{self, ExpireTasks};
+use skep_store::expiry::ExpireTasks;
 
 use crate::door::DoorError;
 use crate::hive::{Hive, Shared, door_error};
@@ -85,7 +85,7 @@ impl Hive {
 async fn keep_time(shared: Arc<Shared>, organisation: Arc<Organisation>) {
     loop {
         let mut pause = LONGEST;
-        if let Ok(Some(next)) = shared.store.read(expiry::next_over).await {
+        if let Some(next) = organisation.next_over.read(&shared.store).await {
             let left = next.saturating_sub(clock::now_ms());
             pause = Duration::from_millis(u64::try_from(left).unwrap_or(0)).min(LONGEST);
         }
@@ -103,7 +103,7 @@ async fn keep_time(shared: Arc<Shared>, organisation: Arc<Organisation>) {
         }
         tokio::select! {
             () = shared.env().stop.draining.cancelled() => return,
-            () = organisation.changed.notified() => {}
+            () = organisation.next_over.sooner() => {}
             () = tokio::time::sleep(pause) => {}
         }
     }

@@ -91,7 +91,7 @@ async fn set(call: &OrgCall, body: String, at: Option<Millis>, now: Millis) -> T
     };
     match call.shared.store.write(command).await {
         Ok(Reminded::Set { id }) => {
-            call.organisation.changed.notify_one();
+            call.organisation.next_over.note(at.unwrap_or(now));
             call.shared.env().lanes.wake();
             answered(&match at {
                 Some(at) => json!({ "success": true, "reminder_id": id, "at": at }),

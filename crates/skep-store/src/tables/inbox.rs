@@ -148,6 +148,7 @@ impl Accept {
             ord,
             think: letter.think,
             slot,
+            queued: false,
             now: letter.now,
         };
         let placed = leases::place(tx, &opening).await?;
@@ -190,8 +191,10 @@ impl Accept {
         let how = Taken { state: ItemState::Pending, turn: None };
         insert(tx, letter, &lane, ord, how, &ack).await?;
         tell_accepted(tx, letter, &ack).await?;
-        let more = "UPDATE lanes SET pending = pending + 1, fresh = 0 WHERE id = $1";
-        tx.conn.run(more, &args![lane.id]).await?;
+        if lane.fresh {
+            tx.conn.run("UPDATE lanes SET fresh = 0 WHERE id = $1", &args![lane.id]).await?;
+        }
+        lanes::add_pending(tx, &lane, letter.agent, (NORMAL, ord), letter.now).await?;
         tally(tx, letter.agent, Tally { pending: 1, ..Tally::default() }).await?;
         let reason = match arrival {
             Arrival::Interrupt => Some(CancelReason::Interrupt),
@@ -202,12 +205,7 @@ impl Accept {
             (Some(turn), Some(reason)) => Some(end(tx, turn, reason, letter.now).await?),
             _ => None,
         };
-        // Behind an open turn nothing becomes ready; behind an equal the head stays what it is.
-        let ready = lane.open.is_none();
-        if ready && lane.ready.is_none_or(|priority| priority > NORMAL) {
-            lanes::refresh(tx, lane.id, letter.agent, letter.now).await?;
-        }
-        Ok(Accepted::Queued { ack, ready, interrupt })
+        Ok(Accepted::Queued { ack, ready: lane.open.is_none(), interrupt })
     }
 }
 

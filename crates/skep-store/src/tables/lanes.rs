@@ -3,7 +3,7 @@
 
 use skep_core::Millis;
 use skep_core::event::TurnState;
-use skep_core::ids::{AgentId, LaneId, SessionId, SessionKey, Token, TurnId};
+use skep_core::ids::{AgentId, AgentName, LaneId, SessionId, SessionKey, Token, TurnId};
 use skep_core::settings::{Think, Wanted};
 use skep_db::{Columns, Conn, Record, Refusal, Run, SqlError, Tx, args, record};
 
@@ -74,6 +74,22 @@ pub(crate) struct OpenTurn {
     pub waiting_for: Option<String>,
 }
 
+/// What is read of a lane.
+macro_rules! select_lane {
+    ($more:literal, $which:literal) => {
+        concat!(
+            "SELECT l.id, l.token, l.pending, l.ready_priority, l.fresh, l.session, s.last_at, ",
+            "s.last_seq, l.profile, l.think, t.id, t.state, t.waiting_for, a.parallel_one, ",
+            "a.busy IS NOT NULL, a.wanted",
+            $more,
+            " FROM lanes l JOIN agents a ON a.id = l.agent ",
+            "LEFT JOIN sessions s ON s.id = l.session ",
+            "LEFT JOIN turns t ON t.lane = l.id AND t.ended_at IS NULL WHERE ",
+            $which
+        )
+    };
+}
+
 /// The lane of (agent, key), made when it is missing.
 pub(crate) async fn find_or_make(
     tx: &mut Tx<'_>,
@@ -94,14 +110,38 @@ pub(crate) async fn find(
     agent: AgentId,
     key: &str,
 ) -> Result<Option<Lane>, SqlError> {
-    let select = "SELECT l.id, l.token, l.pending, l.ready_priority, l.fresh, l.session, \
-                  s.last_at, s.last_seq, l.profile, l.think, t.id, t.state, t.waiting_for, \
-                  a.parallel_one, a.busy IS NOT NULL, a.wanted \
-                  FROM lanes l JOIN agents a ON a.id = l.agent \
-                  LEFT JOIN sessions s ON s.id = l.session \
-                  LEFT JOIN turns t ON t.lane = l.id AND t.ended_at IS NULL \
-                  WHERE l.agent = $1 AND l.key = $2";
-    conn.find(select, &args![agent, key]).await
+    conn.find(select_lane!("", "l.agent = $1 AND l.key = $2"), &args![agent, key]).await
+}
+
+/// A lane that is known to be there, with its key and the name of its agent.
+pub(crate) async fn known(
+    conn: &mut Conn,
+    lane: LaneId,
+) -> Result<(Lane, SessionKey, AgentName), SqlError> {
+    let select = select_lane!(", l.key, a.name", "l.id = $1");
+    conn.one(select, &args![lane], "a lane is gone").await
+}
+
+/// An item more waits in the lane.
+pub(crate) async fn add_pending(
+    tx: &mut Tx<'_>,
+    lane: &Lane,
+    agent: AgentId,
+    (priority, ord): (i64, i64),
+    now: Millis,
+) -> Result<(), SqlError> {
+    // Behind an open turn nothing becomes ready; behind its better or equal the head stays.
+    let is_better = lane.open.is_none() && lane.ready.is_none_or(|ready| ready > priority);
+    if is_better && (lane.pending == 0 || lane.ready.is_some()) {
+        let first = "UPDATE lanes SET pending = pending + 1, ready_priority = $2, \
+                     ready_ord = $3, due_at = NULL, held_by = NULL WHERE id = $1";
+        tx.conn.run(first, &args![lane.id, priority, ord]).await?;
+        return refresh_agent(tx, agent).await;
+    }
+    let more = "UPDATE lanes SET pending = pending + 1 WHERE id = $1";
+    tx.conn.run(more, &args![lane.id]).await?;
+    // It may be better than what is held.
+    if is_better { refresh(tx, lane.id, agent, now).await } else { Ok(()) }
 }
 
 /// Brings the readiness of a lane and of its agent up to date.
@@ -241,6 +281,10 @@ pub(crate) async fn best_ready(conn: &mut Conn) -> Result<Option<(LaneId, AgentI
     let Some(agent) = conn.find(BEST_AGENT, &[]).await? else { return Ok(None) };
     let lane: Option<LaneId> = conn.find(BEST_LANE, &args![agent]).await?;
     Ok(lane.map(|lane| (lane, agent)))
+}
+
+pub(crate) async fn is_any_ready(conn: &mut Conn) -> Result<bool, SqlError> {
+    Ok(conn.find::<AgentId>(BEST_AGENT, &[]).await?.is_some())
 }
 
 pub(crate) const BEST_AGENT: &str = "SELECT id FROM agents WHERE ready_priority IS NOT NULL \

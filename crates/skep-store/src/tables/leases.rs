@@ -54,6 +54,8 @@ pub struct Lease {
     pub more: bool,
     /// The user message, when this lease wrote it.
     pub first: Option<Message>,
+    /// It was taken from among work that was ready, and some is left.
+    pub others: bool,
 }
 
 /// A turn about to begin.
@@ -67,6 +69,8 @@ pub(crate) struct Opening<'a> {
     /// What the message itself asked for.
     pub think: Option<Think>,
     pub slot: &'a NewTurn,
+    /// Its item waited in the lane.
+    pub queued: bool,
     pub now: Millis,
 }
 
@@ -81,7 +85,7 @@ pub(crate) struct Placed {
 
 /// Gives a turn on a free lane its row, for the item it begins with to point to.
 pub(crate) async fn place(tx: &mut Tx<'_>, opening: &Opening<'_>) -> Result<Placed, Refusal> {
-    let Opening { lane, agent, session_key, slot, now, .. } = opening;
+    let Opening { lane, agent, session_key, slot, now, queued, .. } = opening;
     let wanted = NewSession {
         id: &slot.session,
         key: session_key.as_str(),
@@ -89,7 +93,15 @@ pub(crate) async fn place(tx: &mut Tx<'_>, opening: &Opening<'_>) -> Result<Plac
         idle_ms: slot.idle_ms,
     };
     let (session, last_seq) = history::resolve(tx, lane, *agent, &wanted).await?;
-    let token = next_token(tx, lane).await?;
+    let token = Token(lane.token.0 + 1);
+    if *queued {
+        let take = "UPDATE lanes SET token = $2, pending = pending - 1, ready_priority = NULL, \
+                    ready_ord = NULL, due_at = NULL, held_by = NULL WHERE id = $1";
+        tx.conn.run(take, &args![lane.id, token]).await?;
+        lanes::refresh_agent(tx, *agent).await?;
+    } else {
+        set_token(tx, lane, token).await?;
+    }
     let Chosen { profile, think } = lane.chosen.clone();
     let chosen = Chosen { profile, think: opening.think.or(think) };
     let insert = "INSERT INTO turns (id, lane, agent, session, priority, ord, token, state, \
@@ -156,6 +168,7 @@ pub(crate) async fn begin(
         first_seq: rows.first().map_or(0, |row| row.seq),
         more,
         first: rows.into_iter().next(),
+        others: false,
     };
     tell_start(tx, &lease, from, text, now);
     let seq = lease.first_seq;
@@ -182,10 +195,9 @@ impl Lease {
     }
 }
 
-async fn next_token(tx: &mut Tx<'_>, lane: &Lane) -> Result<Token, SqlError> {
-    let token = Token(lane.token.0 + 1);
-    tx.conn.run("UPDATE lanes SET token = $2 WHERE id = $1", &args![lane.id, token]).await?;
-    Ok(token)
+async fn set_token(tx: &mut Tx<'_>, lane: &Lane, token: Token) -> Result<(), SqlError> {
+    let set = "UPDATE lanes SET token = $2 WHERE id = $1";
+    tx.conn.run(set, &args![lane.id, token]).await.map(drop)
 }
 
 /// Takes the best ready work there is, or one open turn that nobody runs.
@@ -213,18 +225,14 @@ impl Run for Take {
             None => self.best_admitted(tx).await?,
         };
         let Some((lane, agent)) = place else { return Ok(None) };
-        let served = tx.next_ord().await?;
-        let serve = "UPDATE agents SET served = $2 WHERE id = $1 RETURNING name";
-        let agent_name = tx.conn.one(serve, &args![agent, served], "an agent is gone").await?;
-        let select = "SELECT key FROM lanes WHERE id = $1";
-        let key: SessionKey = tx.conn.one(select, &args![lane], "a lane is gone").await?;
-        let found = lanes::find(tx.conn, agent, key.as_str()).await?;
-        let found = found.ok_or_else(|| SqlError::decode("a lane is gone"))?;
-        let lease = match &found.open {
+        let served = Some(tx.next_ord().await?);
+        tally(tx, agent, Tally { served, ..Tally::default() }).await?;
+        let (found, key, agent_name) = lanes::known(tx.conn, lane).await?;
+        let mut lease = match &found.open {
             Some(open) => self.resume(tx, &found, agent, agent_name, key, &open.id).await?,
             None => self.begin(tx, found, agent, agent_name, key).await?,
         };
-        lanes::refresh(tx, lane, agent, self.now).await?;
+        lease.others = lanes::is_any_ready(tx.conn).await?;
         Ok(Some(Box::new(lease)))
     }
 }
@@ -251,7 +259,8 @@ impl Take {
         session_key: SessionKey,
         turn: &TurnId,
     ) -> Result<Lease, Refusal> {
-        let token = next_token(tx, lane).await?;
+        let token = Token(lane.token.0 + 1);
+        set_token(tx, lane, token).await?;
         let was = "SELECT state FROM turns WHERE id = $1";
         let was: TurnState = tx.conn.one(was, &args![turn], "a turn is gone").await?;
         let update = "UPDATE turns SET token = $2, state = 'running', marks_leased = marks, \
@@ -292,9 +301,11 @@ impl Take {
             first_seq: row.take()?,
             more: true,
             first: None,
+            others: false,
         };
         let from = if was == TurnState::Waiting { ItemState::Waiting } else { ItemState::Pending };
         move_items(tx, turn, agent, from, ItemState::Running).await?;
+        lanes::refresh(tx, lane.id, agent, self.now).await?;
         tell_start(tx, &lease, principal.as_str(), &body, self.now);
         Ok(lease)
     }
@@ -312,8 +323,6 @@ impl Take {
         if item.fresh {
             lane.session = None;
         }
-        let less = "UPDATE lanes SET pending = pending - 1 WHERE id = $1";
-        tx.conn.run(less, &args![lane.id]).await?;
         lane.pending -= 1;
         let by = Tally { pending: -1, running: 1, turns: 1, ..Tally::default() };
         tally(tx, agent, by).await?;
@@ -327,6 +336,7 @@ impl Take {
             ord: item.ord,
             think: item.think,
             slot: &self.slot,
+            queued: true,
             now: self.now,
         };
         let placed = place(tx, &opening).await?;

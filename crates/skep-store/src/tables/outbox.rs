@@ -103,10 +103,18 @@ pub(crate) struct NewFrame<'a> {
 }
 
 pub(crate) async fn push(tx: &mut Tx<'_>, new: NewFrame<'_>) -> Result<(), Refusal> {
+    let channel = new.channel;
+    let known = push_if_known(tx, new).await?;
+    known.then_some(()).ok_or_else(|| Refusal::not_found(format!("channel {channel}")))
+}
+
+/// False: there is no such channel.
+pub(crate) async fn push_if_known(tx: &mut Tx<'_>, new: NewFrame<'_>) -> Result<bool, Refusal> {
     // Two statements: a `RETURNING` makes a table of its own for its rows.
     let last = "SELECT last_seq FROM channels WHERE id = $1";
-    let last: Option<i64> = tx.conn.find(last, &args![new.channel]).await?;
-    let last = last.ok_or_else(|| Refusal::not_found(format!("channel {}", new.channel)))?;
+    let Some(last) = tx.conn.find::<i64>(last, &args![new.channel]).await? else {
+        return Ok(false);
+    };
     let seq = last + 1;
     let next = "UPDATE channels SET last_seq = $2 WHERE id = $1";
     tx.conn.run(next, &args![new.channel, seq]).await?;
@@ -123,7 +131,7 @@ pub(crate) async fn push(tx: &mut Tx<'_>, new: NewFrame<'_>) -> Result<(), Refus
         at: new.now,
         payload: new.payload,
     });
-    Ok(())
+    Ok(true)
 }
 
 /// A page of durable frames after `since`, in order, whatever became of them.

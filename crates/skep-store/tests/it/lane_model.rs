@@ -43,6 +43,8 @@ pub struct Held {
     pub cancel: Option<String>,
     pub attempts: i64,
     pub steps: i64,
+    /// More is ready.
+    pub others: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -337,10 +339,11 @@ impl Model {
         };
         self.ord += 1;
         self.served[self.lanes[lane].agent] = self.ord;
-        let held = match self.open_turn(lane) {
+        let mut held = match self.open_turn(lane) {
             Some(turn) => self.resume(turn),
             None => self.begin(lane, self.waiting_items(lane)[0], slot),
         };
+        held.others = self.next_lane().is_some();
         Told::Taken(Some(held))
     }
 

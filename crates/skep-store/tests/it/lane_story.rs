@@ -537,6 +537,7 @@ fn held(lease: &Lease) -> Held {
         cancel: lease.cancel.map(|reason: CancelReason| reason.as_str().to_owned()),
         attempts: lease.attempts,
         steps: lease.steps,
+        others: lease.others,
     }
 }
 

@@ -1,11 +1,13 @@
 //! The scheduler: while there is a free slot and ready work, take it. Woken by commits and by
 //! one timer; it polls nothing.
 
+use std::iter;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use futures_util::future::join_all;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use skep_core::Millis;
@@ -25,6 +27,8 @@ use crate::snapshot::SnapshotCell;
 const PAUSE: Duration = Duration::from_secs(1);
 /// The wall clock may jump: the timer looks at it at least this often.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
+/// Pieces of work that are taken with one commit, where many are ready.
+const MOST_AT_ONCE: usize = 16;
 /// How often this node says that its turns run: two may fail before a lease is over.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
@@ -141,6 +145,7 @@ impl Lanes {
     /// always run, or it would look like an attempt that failed.
     async fn take_all(&self, draining: &CancellationToken, begin: &impl Fn(Lease, Slot)) {
         self.wake_due().await;
+        let mut at_once = 1;
         loop {
             let slot = tokio::select! {
                 biased;
@@ -149,12 +154,24 @@ impl Lanes {
             };
             let Some(slot) = slot else { return };
             self.slots.unhold(&self.store).await;
-            let given = Arc::default();
-            let admits = self.slots.admits(&given);
-            let Some(lease) = self.take(None, Some(admits)).await else { return };
-            let share = given.lock().unwrap_or_else(PoisonError::into_inner).take();
-            begin(lease, Slot::new(slot, share));
+            let slots = iter::once(slot).chain(self.slots.free().take(at_once - 1));
+            let taken = join_all(slots.map(|slot| self.take_admitted(slot))).await;
+            let more = taken.iter().all(|taken| taken.as_ref().is_some_and(|(of, _)| of.others));
+            for (lease, slot) in taken.into_iter().flatten() {
+                begin(lease, slot);
+            }
+            if !more {
+                return;
+            }
+            at_once = MOST_AT_ONCE.min(at_once * 2);
         }
+    }
+
+    async fn take_admitted(&self, slot: OwnedSemaphorePermit) -> Option<(Lease, Slot)> {
+        let given = Arc::default();
+        let lease = self.take(None, Some(self.slots.admits(&given))).await?;
+        let share = given.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Some((lease, Slot::new(slot, share)))
     }
 
     /// Takes the best ready work, or one idle turn.

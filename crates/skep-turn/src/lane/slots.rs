@@ -3,6 +3,7 @@
 //! The lanes of those who have to wait are held in the store, so that others' work passes them.
 
 use std::collections::{HashMap, VecDeque};
+use std::iter;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -74,6 +75,11 @@ impl Slots {
     /// A free slot, whoever it is for.
     pub async fn any(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.all).acquire_owned().await.ok()
+    }
+
+    /// Those that are free now, one after the other.
+    pub(super) fn free(&self) -> impl Iterator<Item = OwnedSemaphorePermit> {
+        iter::from_fn(|| Arc::clone(&self.all).try_acquire_owned().ok())
     }
 
     /// Returns when no turn runs. `all` slots there are.

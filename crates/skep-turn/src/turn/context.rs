@@ -70,14 +70,18 @@ impl Turn {
         Ok(ModelContext { compaction, rows, notes })
     }
 
-    /// The session where it was kept since its last turn, and the message this one begins with.
+    /// The session where it begins now or was kept since its last turn, and the message this turn
+    /// begins with.
     fn begun_here(&self, state: &TurnState, secrets: usize) -> Option<CachedSession> {
         let mut first = self.lease.first.clone()?;
         // Rows were written since the last read.
         if state.progressed || self.lease.resumed {
             return None;
         }
-        let mut session = self.env.session_cache.take(&self.lease.session, first.seq, secrets)?;
+        let mut session = match first.seq {
+            1 => CachedSession { compaction: None, rows: Vec::new(), secrets },
+            next => self.env.session_cache.take(&self.lease.session, next, secrets)?,
+        };
         if first.body.files().next().is_some() {
             return None;
         }

@@ -83,7 +83,9 @@ impl Turn {
         context: &mut ModelContext,
     ) -> Result<Option<()>, Lost> {
         let mut own = context.rows.iter().filter(|row| row.turn == self.lease.turn);
-        if own.any(|row| row.body.role == Role::Assistant) {
+        if !matches!(self.lease.cause, Cause::Approved(_) | Cause::Again(_))
+            || own.any(|row| row.body.role == Role::Assistant)
+        {
             return Ok(None);
         }
         let read = self.env.store.read(async |conn| match &self.lease.cause {

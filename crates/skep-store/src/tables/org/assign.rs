@@ -106,7 +106,8 @@ impl Run for Assign {
             self.give(tx, &giver, &place, item, target).await?;
         }
         chain::count(tx, &place.root, targets.len(), false).await?;
-        Ok(Assigned::Given { tasks: self.given(tx.conn).await?, new: true, turns })
+        let items = self.teams.iter().map(|(item, _)| item);
+        Ok(Assigned::Given { tasks: rows(tx.conn, items).await?, new: true, turns })
     }
 
     fn cost(&self) -> usize {
@@ -114,16 +115,23 @@ impl Run for Assign {
     }
 }
 
+async fn rows(
+    conn: &mut Conn,
+    items: impl Iterator<Item = &ItemId>,
+) -> Result<Vec<TaskRow>, SqlError> {
+    let mut rows = Vec::new();
+    for item in items {
+        rows.extend(task_views::task(conn, item).await?);
+    }
+    Ok(rows)
+}
+
 impl Assign {
     /// What this call gave before.
     async fn given(&self, conn: &mut Conn) -> Result<Vec<TaskRow>, SqlError> {
         let given = "SELECT item FROM tasks WHERE from_turn = $1 AND from_call = $2";
         let given: Vec<ItemId> = conn.list(given, &args![self.turn, self.call]).await?;
-        let mut tasks = Vec::with_capacity(given.len());
-        for item in given {
-            tasks.extend(task_views::task(conn, &item).await?);
-        }
-        Ok(tasks)
+        rows(conn, given.iter()).await
     }
 
     /// Who is to do it, where the giver may say so.

@@ -142,10 +142,7 @@ pub(crate) async fn notify(
     now: Millis,
 ) -> Result<(), Refusal> {
     let Some(channel) = place.origin.channel.as_ref().map(ChannelId::new) else { return Ok(()) };
-    let known = "SELECT 1 FROM channels WHERE id = $1";
-    if tx.conn.find::<i64>(known, &args![channel]).await?.is_none() {
-        return Ok(());
-    }
     let (channel, item, kind) = (&channel, &place.item, FrameKind::Notification);
-    outbox::push(tx, NewFrame { id, channel, item, kind, payload, now }).await
+    let new = NewFrame { id, channel, item, kind, payload, now };
+    outbox::push_if_known(tx, new).await.map(drop)
 }

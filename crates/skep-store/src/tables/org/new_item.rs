@@ -71,13 +71,8 @@ impl NewItem<'_> {
             self.dedup,
         ];
         tx.conn.run(insert, &args).await?;
-        let more = "UPDATE lanes SET pending = pending + 1 WHERE id = $1";
-        tx.conn.run(more, &args![lane.id]).await?;
+        lanes::add_pending(tx, &lane, self.agent, (self.priority, ord), self.now).await?;
         tally(tx, self.agent, Tally { pending: 1, ..Tally::default() }).await?;
-        // Behind an open turn nothing becomes ready; behind its better the head stays what it is.
-        if lane.open.is_none() && lane.ready.is_none_or(|priority| priority > self.priority) {
-            lanes::refresh(tx, lane.id, self.agent, self.now).await?;
-        }
         let kind = EventKind::InboxAccepted {
             item: self.id.clone(),
             message_id,

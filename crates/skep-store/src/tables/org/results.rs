@@ -209,15 +209,14 @@ pub(crate) async fn of_turn(
     Ok(())
 }
 
-/// The tasks that the items of a turn belong to.
+/// What the items of a turn belong to: each task once, and items that are none.
 pub(crate) async fn worked_at(conn: &mut Conn, turn: &TurnId) -> Result<Vec<ItemId>, SqlError> {
-    let own = "SELECT t.item FROM items i JOIN tasks t ON t.item = \
-               CASE i.kind WHEN 'continue' THEN i.correlation ELSE i.id END WHERE i.turn = $1";
-    let mut tasks: Vec<ItemId> = conn.list(own, &args![turn]).await?;
-    let events = "SELECT c.parent_task FROM items i JOIN tasks c ON c.item = i.correlation \
-                  WHERE i.turn = $1 AND i.kind IN ('event', 'approved') \
-                  AND c.parent_task IS NOT NULL";
-    for task in conn.list(events, &args![turn]).await? {
+    let select = "SELECT CASE WHEN i.kind IN ('event', 'approved') \
+                  THEN (SELECT c.parent_task FROM tasks c WHERE c.item = i.correlation) \
+                  WHEN i.kind = 'continue' THEN i.correlation ELSE i.id END \
+                  FROM items i WHERE i.turn = $1 ORDER BY i.ord";
+    let mut tasks: Vec<ItemId> = Vec::new();
+    for task in conn.list::<Option<ItemId>>(select, &args![turn]).await?.into_iter().flatten() {
         if !tasks.contains(&task) {
             tasks.push(task);
         }
@@ -354,17 +353,14 @@ async fn answer_origin(tx: &mut Tx<'_>, turn: &TurnResult<'_>) -> Result<(), Ref
     let pending = "SELECT 1 FROM items WHERE lane = $1 AND state = 'pending' AND turn IS NULL \
                    AND kind IN ('event', 'approved', 'peer', 'continue') AND chain_root = $2 \
                    LIMIT 1";
-    let began = "SELECT 1 FROM items WHERE id = $1 AND lane = $2";
-    if tx.conn.find::<i64>(began, &args![place.root, turn.lane]).await?.is_none() {
-        return Ok(());
-    }
+    let began = "SELECT message_id FROM items WHERE id = $1 AND lane = $2";
+    let message: Option<String> = tx.conn.find(began, &args![place.root, turn.lane]).await?;
+    let Some(message) = message else { return Ok(()) };
     if tx.conn.find::<i64>(open, &args![place.root]).await?.is_some()
         || tx.conn.find::<i64>(pending, &args![turn.lane, place.root]).await?.is_some()
     {
         return Ok(());
     }
-    let message = "SELECT message_id FROM items WHERE id = $1";
-    let message: Option<String> = tx.conn.find(message, &args![place.root]).await?;
     let payload = json!({
         "content": turn.text, "code": turn.code, "agent": turn.agent_name, "turn": turn.turn,
         "root": place.root, "about": message,

@@ -112,6 +112,7 @@ impl Model {
             cancel: turn.cancel.map(str::to_owned),
             attempts: turn.attempts,
             steps: turn.steps,
+            others: false,
         }
     }
 
