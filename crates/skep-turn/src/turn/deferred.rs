@@ -1,5 +1,6 @@
-//! What a turn defers to its next commit: steps whose calls only looked. A crash loses nothing
-//! but the looking; the model is asked again and may look elsewhere.
+//! What a turn defers to its next commit: steps whose calls only looked, and the results of calls
+//! that come to the same when they are made again. A crash loses nothing but the looking, after
+//! which the model is asked again and may look elsewhere, and the results, which are had again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,7 +85,7 @@ impl Turn {
     }
 }
 
-/// What a crash may undo: nobody outside has seen it, and nothing was used up.
+/// What a crash may undo: nobody outside has seen it, or its start is on the disk.
 fn may_wait(entry: &Entry) -> bool {
     match entry {
         Entry::Assistant { .. } | Entry::Started { .. } | Entry::Note { .. } => true,

@@ -252,6 +252,8 @@ async fn one_by_one(
 ) -> Result<StepEnd, Lost> {
     let earlier = state.deferred.rows();
     let mut log = StepLog { entries: state.deferred.with(entries), rows: Vec::new() };
+    // Their start is on the disk, and made again they come to the same.
+    let may_defer = calls.iter().all(|call| call.retry_safe && call.decision.is_none());
     let mut calls = calls.into_iter();
     while let Some(planned) = calls.next() {
         let (ended, passed) = match run_alone(turn, state, &planned, &mut log).await? {
@@ -275,7 +277,16 @@ async fn one_by_one(
         }
     }
     let joining = if waiting.is_empty() { Joining::Now } else { Joining::Later };
-    let StepLog { entries, mut rows } = log;
+    let StepLog { mut entries, mut rows } = log;
+    if may_defer && waiting.is_empty() {
+        entries = match turn.defer(state, entries) {
+            Ok(deferred) => {
+                rows.extend(deferred);
+                return Ok(StepEnd::Done(rows.split_off(earlier)));
+            }
+            Err(entries) => entries,
+        };
+    }
     rows.extend(turn.write(state, entries, joining).await?);
     finish(turn, state, rows.split_off(earlier), waiting).await
 }
