@@ -1,7 +1,7 @@
 //! A process that keeps confined children, for tests that kill it or measure it.
 //!
-//! `keeper WORKSPACE COUNT`: starts them, says `ready`, and then each second which share of a core
-//! its watchdog has used, in percent. Ends with its input.
+//! `keeper WORKSPACE COUNT [SCRIPT]`: starts them, says `ready`, and then each second which share of
+//! a core its watchdog has used, in percent. Ends with its input. Each child runs the script first.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -18,16 +18,18 @@ async fn main() {
     let mut arguments = std::env::args().skip(1);
     let workspace = PathBuf::from(arguments.next().unwrap());
     let count: u32 = arguments.next().unwrap().parse().unwrap();
+    let first = arguments.next().unwrap_or_else(|| ":".to_owned());
     let sandbox = Sandbox::new(Settings::new(Level::Confined, Vec::new()));
     let records = DuplexRecords::new(workspace.join("../children"));
     let room = SandboxRoom { workspace, read_only: Vec::new(), network: RoomNetwork::None };
     let mut children = Vec::new();
     for number in 0..count {
-        let script = vec!["-c".into(), "echo up; exec cat".into()];
+        let script = vec!["-c".into(), format!("{first} >&2; echo up; exec cat").into()];
         let program = DuplexProgram::new("bash", script);
-        let mut child = records.start(&number.to_string(), &sandbox, program, &room).await.unwrap();
+        children.push(records.start(&number.to_string(), &sandbox, program, &room).await.unwrap());
+    }
+    for child in &mut children {
         assert_eq!(child.line().await.unwrap().unwrap(), b"up");
-        children.push(child);
     }
     println!("ready");
     // On a thread of its own: the runtime would wait for it at the end, also after a panic.

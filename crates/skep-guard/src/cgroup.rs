@@ -9,13 +9,17 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::{process_table, random};
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+use crate::{process, process_table, random};
 
 /// What bubblewrap, the shells and the kernel need beside the memory of the command.
 const BESIDE: u64 = 64 << 20;
 /// Of the processor's time, where others want it too: a tenth of what the hive gets.
 const SHARES: &str = "102";
 const WEIGHT: &str = "10";
+/// How often a group is looked at until it is empty.
+const POLL: Duration = Duration::from_millis(20);
 /// How long an ended group may take to become empty.
 const EMPTY_WITHIN: Duration = Duration::from_secs(10);
 /// Where this process goes itself with version 2: a group with groups below has no processes.
@@ -35,7 +39,8 @@ enum Place {
     },
 }
 
-/// A group of its own for one command. Removed when dropped, once its processes are gone.
+/// A group of its own for one command. When dropped, what is left in it is killed, and it is removed
+/// once that is gone.
 #[derive(Debug)]
 pub(crate) struct Group {
     folders: Vec<PathBuf>,
@@ -57,14 +62,14 @@ impl Group {
             let place = Place::find()?;
             place.remove_strays();
             // Tried before it is relied on.
-            Self::make_at(&place, memory_bytes, processes).ok().map(|_| place)
+            Self::make_at(&place, process::label(), memory_bytes, processes).ok().map(|_| place)
         });
-        let made = Self::make_at(place.as_ref()?, memory_bytes, processes);
+        let made = Self::make_at(place.as_ref()?, process::label(), memory_bytes, processes);
         made.inspect_err(|error| tracing::warn!(%error, "no control group for a command")).ok()
     }
 
-    fn make_at(place: &Place, memory_bytes: u64, processes: u64) -> io::Result<Self> {
-        let name = format!("skep-{}-{}", process_table::own_pid(), random::uuid());
+    fn make_at(place: &Place, label: &str, memory_bytes: u64, processes: u64) -> io::Result<Self> {
+        let name = format!("skep-{}-{}.{label}", process_table::own_pid(), random::uuid());
         let memory_bytes = memory_bytes.saturating_add(BESIDE).to_string();
         let folders: Vec<PathBuf> = place.trees().iter().map(|tree| tree.join(&name)).collect();
         let mut group = Self {
@@ -140,34 +145,79 @@ impl Drop for Group {
         if busy.is_empty() {
             return;
         }
-        // Dead processes are in it until somebody has asked for their end.
-        let remove = move || {
-            let begun = Instant::now();
-            for folder in busy {
-                while fs::remove_dir(&folder).is_err() && folder.exists() {
-                    if begun.elapsed() > EMPTY_WITHIN {
-                        tracing::warn!(folder = %folder.display(), "a control group is not empty");
-                        break;
-                    }
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-            }
-        };
         // Without a thread it stays until the next start.
+        let remove = move || busy.iter().for_each(|folder| empty(folder, EMPTY_WITHIN));
         let _ = std::thread::Builder::new().name("cgroup".to_owned()).spawn(remove);
     }
 }
 
+/// Kills what processes of this label left in their groups, and removes the groups. How many
+/// processes there were. Only for who knows that no other process of the label runs.
+pub(crate) fn end_strays(label: &str) -> usize {
+    let (suffix, mut found) = (format!(".{label}"), 0);
+    let place = Place::look();
+    for tree in place.iter().flat_map(Place::trees) {
+        for entry in fs::read_dir(tree).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if name.to_str().is_some_and(|it| it.starts_with("skep-") && it.ends_with(&suffix)) {
+                found += members(&entry.path()).len();
+                empty(&entry.path(), process::KILL_WINDOW);
+            }
+        }
+    }
+    found
+}
+
+/// Kills all in a group until it can be removed.
+fn empty(folder: &Path, within: Duration) {
+    let begun = Instant::now();
+    // Dead processes are in it until somebody has asked for their end.
+    while fs::remove_dir(folder).is_err() && folder.exists() {
+        if begun.elapsed() > within {
+            tracing::warn!(folder = %folder.display(), "a control group is not empty");
+            return;
+        }
+        kill_members(folder);
+        std::thread::sleep(POLL);
+    }
+}
+
+fn kill_members(folder: &Path) {
+    if put(&folder.join("cgroup.kill"), "1").is_ok() {
+        return;
+    }
+    let open = |pid: i32| {
+        let handle = rustix::process::pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty());
+        Some((pid, handle.ok()?))
+    };
+    let handles: Vec<_> = members(folder).into_iter().filter_map(open).collect();
+    // One that is still there by its number is the one of the handle.
+    let still = members(folder);
+    for (_, handle) in handles.iter().filter(|(pid, _)| still.contains(pid)) {
+        let _ = rustix::process::pidfd_send_signal(handle, Signal::KILL);
+    }
+}
+
+/// By their numbers. Those that this process cannot see have none.
+fn members(folder: &Path) -> Vec<i32> {
+    let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 0).collect()
+}
+
 impl Place {
     fn find() -> Option<Self> {
+        let place = Self::look()?;
+        match &place {
+            Self::One { .. } => Some(place),
+            Self::Two { all } => open_to_groups(all).ok().map(|()| place),
+        }
+    }
+
+    /// Changes nothing.
+    fn look() -> Option<Self> {
         let read = |file| fs::read_to_string(format!("/proc/self/{file}")).ok();
         let (groups, mounts) = (read("cgroup")?, read("mountinfo")?);
-        if let Some(place) = Self::one(&groups, &mounts) {
-            return Some(place);
-        }
-        let place = Self::two(&groups, &mounts)?;
-        let Self::Two { all } = &place else { return None };
-        open_to_groups(all).ok().map(|()| place)
+        Self::one(&groups, &mounts).or_else(|| Self::two(&groups, &mounts))
     }
 
     fn one(groups: &str, mounts: &str) -> Option<Self> {
@@ -274,6 +324,8 @@ fn put(file: &Path, text: &str) -> io::Result<()> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use std::io::Read;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
     use std::sync::Arc;
 
     use super::*;
@@ -298,6 +350,48 @@ mod tests {
         assert_eq!(Place::two("4:memory:/\n", mounts), None);
         // Mounted from elsewhere: not ours to find.
         assert_eq!(Place::two("0::/system\n", mounts), None);
+    }
+
+    /// A process in a group; the thread ends with its end.
+    fn sleeps_in(group: &Arc<Group>) -> std::thread::JoinHandle<ExitStatus> {
+        let program = ChildProgram {
+            path: "sleep".into(),
+            arguments: vec!["600".into()],
+            directory: "/".into(),
+            environment: [].into(),
+            group: Some(Arc::clone(group)),
+            steps: Box::new(|| Ok(())),
+        };
+        let nothing = File::open("/dev/null").unwrap();
+        // SAFETY: there are no steps.
+        let started = unsafe { program.start([nothing.as_fd(); 3]) }.unwrap();
+        std::thread::spawn(move || {
+            loop {
+                if let Some(ended) = started.try_wait().unwrap() {
+                    return ended;
+                }
+                std::thread::yield_now();
+            }
+        })
+    }
+
+    /// Where groups can be made.
+    #[test]
+    fn what_is_left_in_a_group_ends_with_it_and_with_its_label() {
+        let Some(place) = Place::look() else { return };
+        let make = |label: &str| Group::make_at(&place, label, 64 << 20, 20).ok().map(Arc::new);
+        let label = format!("test-{}", random::uuid());
+        let Some(group) = make(&label) else { return };
+        let dropped = sleeps_in(&group);
+        drop(group);
+        assert_eq!(dropped.join().unwrap().signal(), Some(libc::SIGKILL));
+        let (group, other) = (make(&label).unwrap(), make("other").unwrap());
+        let (left, folders) = (sleeps_in(&group), group.folders.clone());
+        std::mem::forget(group);
+        assert!(end_strays(&label) >= 1);
+        assert_eq!(left.join().unwrap().signal(), Some(libc::SIGKILL));
+        assert!(folders.iter().all(|folder| !folder.exists()));
+        assert!(other.folders.iter().all(|folder| folder.exists()));
     }
 
     /// Where version 2 is mounted and ours to use, whatever it counts.

@@ -5,6 +5,7 @@
 //! then KILL until nothing is left.
 
 mod child;
+mod roots;
 mod spawner;
 pub(crate) mod start;
 
@@ -26,13 +27,15 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::process_table::{self, MARKER, Members, ProcessRow};
+use crate::process_table::{self, MARKER, Members};
 use crate::watchdog::{self, Ceiling};
 use crate::{descriptors, environment, random};
 use child::{PipedChild, Pipes};
 use start::{ChildProgram, Steps};
 
 pub(crate) use child::Input;
+pub use roots::claim;
+pub(crate) use roots::label;
 
 /// What a child inherits from us; everything else is given in `Invocation::environment`.
 const INHERITED: [&str; 5] = ["PATH", "HOME", "LANG", "TERM", "TZ"];
@@ -112,11 +115,17 @@ pub struct LiveOutput(Arc<Heard>);
 struct Heard {
     captured: Mutex<Captured>,
     grown: Notify,
+    process: OnceLock<i32>,
 }
 
 impl LiveOutput {
     pub fn so_far(&self) -> Captured {
         self.0.captured.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The number of its first process, once it was started.
+    pub(crate) fn process(&self) -> Option<i32> {
+        self.0.process.get().copied()
     }
 
     /// Returns once it has said more than this many bytes.
@@ -169,9 +178,9 @@ pub(crate) struct ListeningPace {
 }
 
 impl ListeningPace {
-    const BYTES_PER_SECOND: f64 = (8 << 20) as f64;
+    const BYTES_PER_SECOND: f64 = (4 << 20) as f64;
     /// What may come at once.
-    const BURST: Duration = Duration::from_millis(500);
+    const BURST: Duration = Duration::from_millis(250);
 
     pub fn new() -> Self {
         Self { reached: Self::earliest() }
@@ -199,8 +208,6 @@ pub(crate) struct Wall {
     pub enter: Option<Steps>,
     /// Left open for the program, under the same numbers.
     pub handles: Vec<OwnedFd>,
-    /// The end of a pipe that tells the child that this process runs. Kept for as long as it does.
-    pub leash: Option<OwnedFd>,
     pub ceiling: Option<Ceiling>,
 }
 
@@ -225,6 +232,7 @@ pub(crate) async fn run_behind(
 ) -> Result<JobOutput, ProcessError> {
     let input = if job.input.is_empty() { Input::Nothing } else { Input::Piped };
     let mut child = start(&job.invocation, input, wall).await?;
+    let _ = stdout_so_far.0.process.set(child.tree.root);
     let (input, stdout, stderr) = child.pipes();
     let captured = (stdout_so_far, LiveOutput::default());
     let streams = async {
@@ -321,62 +329,6 @@ impl StartedChild {
     }
 }
 
-/// Declares this process the keeper of everything it starts: orphans fall to us instead of to
-/// init, and what an earlier process of the same `label` left running after a crash is ended.
-/// Returns how many of those were found. Called once, at start, by the program itself.
-pub fn claim(label: &str) -> io::Result<usize> {
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    let prefix = format!("{label}.");
-    let own_pid = process_table::own_pid();
-    let mut found = 0;
-    let started = std::time::Instant::now();
-    loop {
-        let strays: Vec<ProcessRow> = process_table::scan()
-            .into_iter()
-            .filter(|row| row.pid != own_pid && !row.zombie)
-            .filter(|row| process_table::is_marked(row.pid, &prefix))
-            .collect();
-        found = found.max(strays.len());
-        if strays.is_empty() || started.elapsed() > KILL_WINDOW {
-            // Last, so that nothing started from now on can be taken for a stray.
-            let _ = LABEL.set(label.to_owned());
-            return Ok(found);
-        }
-        for stray in &strays {
-            process_table::signal(stray, Signal::KILL);
-        }
-        std::thread::sleep(POLL);
-    }
-}
-
-/// Set by `claim`; it also says that every child of this process was started here.
-static LABEL: OnceLock<String> = OnceLock::new();
-
-static ROOTS: Mutex<Roots> = Mutex::new(Roots { running: Vec::new(), starting: 0 });
-
-struct Roots {
-    /// Pids of the roots of running trees.
-    running: Vec<i32>,
-    /// Spawns whose child nobody knows yet: an unknown child is no orphan while there are any.
-    starting: usize,
-}
-
-/// Counts as a start until it is dropped.
-struct Starting;
-
-impl Starting {
-    fn begin() -> Self {
-        ROOTS.lock().unwrap_or_else(PoisonError::into_inner).starting += 1;
-        Self
-    }
-}
-
-impl Drop for Starting {
-    fn drop(&mut self) {
-        ROOTS.lock().unwrap_or_else(PoisonError::into_inner).starting -= 1;
-    }
-}
-
 /// Starts a child, off the async threads: the start returns at the exec, and before it the child
 /// makes its walls. Dropped in the middle, the child is killed once it is there.
 pub(crate) async fn start(
@@ -384,13 +336,12 @@ pub(crate) async fn start(
     input: Input,
     wall: Wall,
 ) -> Result<StartedChild, ProcessError> {
-    let label = LABEL.get().map_or("unclaimed", String::as_str);
-    let marker = format!("{label}.{}", random::uuid());
+    let marker = format!("{}.{}", label(), random::uuid());
     let mut environment: BTreeMap<OsString, OsString> = inherited(&wall).collect();
     let given = invocation.environment.iter();
     environment.extend(given.map(|(name, value)| (name.into(), value.into())));
     environment.insert(MARKER.into(), marker.clone().into());
-    let Wall { mut enter, handles, leash, ceiling } = wall;
+    let Wall { mut enter, handles, ceiling } = wall;
     let parent = rustix::process::getpid();
     let steps = move || {
         rustix::process::setsid()?;
@@ -398,8 +349,12 @@ pub(crate) async fn start(
         handles.iter().try_for_each(|it| rustix::io::fcntl_setfd(it, FdFlags::empty()))?;
         match &mut enter {
             Some(enter) => enter(),
-            // Behind walls bubblewrap sees to it, and must not be killed before it has.
-            None => die_with(parent),
+            // Behind walls bubblewrap sees to both, and must not be killed before it has: the first
+            // process inside waits for it, for ever.
+            None => {
+                rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+                die_with(parent)
+            }
         }
     };
     let program = ChildProgram {
@@ -410,7 +365,7 @@ pub(crate) async fn start(
         group: ceiling.as_ref().and_then(|ceiling| ceiling.group.clone()),
         steps: Box::new(steps),
     };
-    let spawned = spawner::run(move || spawn(program, input, marker, leash)).await;
+    let spawned = spawner::run(move || spawn(program, input, marker)).await;
     let program = invocation.program.to_string_lossy().into_owned();
     match spawned.and_then(|spawned| spawned) {
         Ok((child, tree)) => Ok(StartedChild { program, child, tree, ceiling }),
@@ -429,16 +384,13 @@ fn spawn(
     program: ChildProgram,
     input: Input,
     marker: String,
-    leash: Option<OwnedFd>,
 ) -> io::Result<(PipedChild, ProcessTree)> {
-    let _starting = Starting::begin();
     // SAFETY: the steps are bare system calls; nothing is allocated or locked. The wall promises
     // the same of itself.
-    let child = unsafe { PipedChild::start(program, input)? };
+    let child = roots::begin(&marker, || unsafe { PipedChild::start(program, input) })?;
     let root = child.id();
-    ROOTS.lock().unwrap_or_else(PoisonError::into_inner).running.push(root);
     let members = Arc::new(Mutex::new(Members::new(root, marker)));
-    Ok((child, ProcessTree { root, members, _leash: leash, ended: false, left: false }))
+    Ok((child, ProcessTree { root, members, ended: false, left: false }))
 }
 
 /// All processes below one child of ours. Dropped before its end, it kills them at once.
@@ -447,7 +399,6 @@ struct ProcessTree {
     /// Shared with the blocking thread that scans for us, because the future that waits for it may
     /// be dropped in the middle and the tree must still be ended then.
     members: Arc<Mutex<Members>>,
-    _leash: Option<OwnedFd>,
     ended: bool,
     left: bool,
 }
@@ -482,7 +433,8 @@ impl ProcessTree {
     /// Drops a tree whose root was waited for, off the async threads as well.
     async fn leave(mut self) {
         let root = self.root;
-        self.left = tokio::task::spawn_blocking(move || forget(root)).await.is_ok();
+        let left = tokio::task::spawn_blocking(move || roots::forget(root, POLL));
+        self.left = left.await.is_ok();
     }
 }
 
@@ -497,17 +449,8 @@ impl Drop for ProcessTree {
             }
         }
         if !self.left {
-            forget(self.root);
+            roots::forget(self.root, Duration::ZERO);
         }
-    }
-}
-
-/// A root that is gone. After the last one nothing of ours may run.
-fn forget(root: i32) {
-    let mut roots = ROOTS.lock().unwrap_or_else(PoisonError::into_inner);
-    roots.running.retain(|other| *other != root);
-    if roots.running.is_empty() && roots.starting == 0 && LABEL.get().is_some() {
-        end_orphans();
     }
 }
 
@@ -519,21 +462,6 @@ pub(crate) fn signal_all(members: &Mutex<Members>, signal: Option<Signal>) -> us
         alive.iter().for_each(|row| process_table::signal(row, signal));
     }
     alive.len()
-}
-
-/// Ends children of ours that no tree claims: they cleared their environment and left their
-/// session. Only called while no tree runs or starts and the roots are locked, so all found are
-/// such.
-fn end_orphans() {
-    let own_pid = process_table::own_pid();
-    let orphans = process_table::scan().into_iter().filter(|row| row.parent == own_pid);
-    for orphan in orphans {
-        if orphan.zombie {
-            process_table::reap(orphan.pid);
-        } else {
-            process_table::signal(&orphan, Signal::KILL);
-        }
-    }
 }
 
 impl Captured {

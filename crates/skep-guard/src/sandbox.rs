@@ -119,6 +119,11 @@ pub enum SandboxError {
         "sandbox_down: the sandbox does not hold here ({failed}). The command was not run. {remedy}"
     )]
     Down { failed: String, remedy: &'static str },
+    #[error(
+        "command_too_long: the command has {bytes} bytes, and the system takes {MOST_WORD_BYTES}. \
+         It was not run. Write it to a file in the workspace, in parts, and run that"
+    )]
+    Long { bytes: usize },
     #[error("sandbox_room: {why}. The command was not run")]
     Room { why: String },
     #[error(transparent)]
@@ -126,6 +131,9 @@ pub enum SandboxError {
     #[error(transparent)]
     Process(#[from] ProcessError),
 }
+
+/// What Linux takes as one argument of a program: 32 pages, with the null behind.
+const MOST_WORD_BYTES: usize = (128 << 10) - 1;
 
 const INSTALL: &str = "Install bubblewrap: `apt-get install bubblewrap` (Debian, Ubuntu), \
                        `dnf install bubblewrap` (Fedora), `pacman -S bubblewrap` (Arch), \

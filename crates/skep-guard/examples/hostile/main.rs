@@ -2,6 +2,7 @@
 //! it there. Whatever it manages to do is a line beginning with `escaped`; the last line is `done`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod first;
 mod growth;
 mod network;
 
@@ -30,6 +31,8 @@ fn main() {
         ["sockets", port, path, name] => sockets(port.parse().unwrap(), path, name),
         ["network", port, path] => network::network(port.parse().unwrap(), path),
         ["privileges"] => privileges(),
+        ["first"] => first::first(),
+        ["outlive"] => first::outlive(),
         ["descriptors"] => descriptors(),
         ["memory", "forked"] => memory_of_many(),
         ["memory", "tables"] => tables(),

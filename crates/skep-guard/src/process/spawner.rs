@@ -8,6 +8,7 @@ use std::sync::{LazyLock, mpsc};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use super::start;
 use crate::limits::{self, Slice};
 
 /// What is not waited for any more is dropped there; a child is killed by that.
@@ -27,6 +28,7 @@ pub(crate) async fn run<T: Send + 'static>(
 static SPAWNER: LazyLock<mpsc::Sender<Box<dyn FnOnce() + Send>>> = LazyLock::new(|| {
     let (starts, queue) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
     let work = move || {
+        start::heed_ends();
         // Programs give way to the hive.
         limits::set_slice_of_thread(Slice::Usual);
         for start in queue {

@@ -217,7 +217,7 @@ impl ChildStart {
 
     fn prepare(&mut self) -> io::Result<()> {
         for signal in 1..=SIGNALS {
-            forget_handler(signal);
+            make_usual(signal);
         }
         if let Some(group) = &self.group {
             group.join()?;
@@ -397,21 +397,18 @@ fn set_signal_mask(new: u64) -> u64 {
     before
 }
 
-/// In the child: a signal that we handle does what it usually does. One that is ignored stays so,
-/// but for that of broken pipes, which Rust ignores for us and not for others.
-fn forget_handler(signal: c_int) {
+/// The ends of children are told, also where whoever started this process had them ignored: nobody
+/// could ask then how a child has ended.
+pub(super) fn heed_ends() {
+    make_usual(libc::SIGCHLD);
+}
+
+/// A signal does what it usually does, whoever handled or ignored it before.
+fn make_usual(signal: c_int) {
     // As the kernel has it, on any machine: the handler, then flags and a mask. Zero is the usual.
-    let (usual, mut now) = ([0_usize; 8], [0_usize; 8]);
-    let (none, size) = (ptr::null::<usize>(), 8);
-    // SAFETY: the kernel reads and writes less than the arrays have.
-    unsafe {
-        libc::syscall(libc::SYS_rt_sigaction, signal, none, now.as_mut_ptr(), size);
-        let [handler, ..] = now;
-        let handled = handler != libc::SIG_DFL && handler != libc::SIG_IGN;
-        if handled || signal == libc::SIGPIPE {
-            libc::syscall(libc::SYS_rt_sigaction, signal, usual.as_ptr(), none, size);
-        }
-    }
+    let (usual, none) = ([0_usize; 8], ptr::null_mut::<usize>());
+    // SAFETY: the kernel reads less than the array has. Two signals it refuses.
+    unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, usual.as_ptr(), none, 8) };
 }
 
 /// Whether others may look into our memory. The kernel forbids it when a process that has this

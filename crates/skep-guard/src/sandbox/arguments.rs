@@ -45,32 +45,36 @@ const NAME_SOURCES: &str = "passwd: files\ngroup: files\nshadow: files\nhosts: f
 const NAME_SERVER: &str = "nameserver 127.0.0.1\noptions timeout:5 attempts:2\n";
 
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Of a file system that only covers what is below it: the least there is.
+const COVER_BYTES: u64 = 4096;
 /// `$HOME` of a confined command.
 pub const HOME: &str = "/tmp/home";
 
-/// What runs first inside: `$1` is the limit of processes, `$2` a notice, `$3` the leash.
+/// What runs first inside: `$1` is the limit of processes, `$2` a notice, `$3` the leash, `$4` the
+/// number of the hive's process, `$5` and `$6` the two ends of a pipe.
 ///
-/// The leash is a pipe that ends when the hive does: one that was killed while the walls were made
-/// could not take them with it. The first process of the sandbox closes what it needed to make them
-/// while this one runs already: until then a folder of the host is open there, for all to enter.
+/// Bubblewrap outside dies with the hive, and the first process in here dies with bubblewrap, each
+/// once it has asked for that; then both have closed what they do not need, and the pipe ends. From
+/// then on the leash tells whether bubblewrap runs as a child of the hive: where that was killed
+/// before, it is dead or another's child.
 /// The limit is set in here, inside the user namespace: there the kernel counts the sandbox alone,
 /// outside it would count everything that the same user runs. With a notice it is said first, and
 /// then no file can be written: what is removed takes no byte.
 macro_rules! inner {
     ($notice:literal, $start:literal) => {
         concat!(
-            "read -r -t 0 -u \"$3\" && exit 126; leash=$3; exec {leash}<&-; ",
-            "while for each in /proc/1/fd/*; do [ -d \"$each/\" ] && break; done; do :; done; ",
+            "eval \"exec $6>&-; read -r -u $5; read -r -u $3; exec $3<&- $5<&-\"; ",
+            "[[ ${REPLY##*) } = [!ZX]\" $4 \"* ]] || exit 126; ",
             "ulimit -u \"$1\" || exit 126; ",
             "[ -z \"$2\" ] || { ulimit -f 0 || exit 126; ",
             $notice,
-            "; }; shift 3; ",
+            "; }; shift 6; ",
             $start
         )
     };
 }
 
-const INNER_LINE: &str = inner!("echo \"$2\"", "exec bash -c \"$1\" 2>&1");
+const INNER_LINE: &str = inner!("echo \"$2\"", "exec bash -c -- \"$1\" 2>&1");
 /// The standard output of a program is its own.
 const INNER_PROGRAM: &str = inner!("echo \"$2\" >&2", "exec -- \"$@\"");
 
@@ -78,6 +82,8 @@ pub(super) struct Line {
     pub arguments: Vec<OsString>,
     /// Files named by number in the arguments; to be kept open for bubblewrap.
     pub handles: Vec<OwnedFd>,
+    /// The number that the leash has to have, see `INNER_LINE`.
+    pub leash: RawFd,
 }
 
 /// A folder where it is found now, and where the command will see it.
@@ -129,10 +135,10 @@ pub(super) fn line(
     user: User,
     network: &RoomNetwork,
     shown: &[Shown],
-    (inside, notice, leash): (&Inside, &str, RawFd),
+    (inside, notice): (&Inside, &str),
     space: Space,
 ) -> Result<Line, String> {
-    let mut line = Line { arguments: Vec::new(), handles: Vec::new() };
+    let mut line = Line { arguments: Vec::new(), handles: Vec::new(), leash: -1 };
     line.add(["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"]);
     if !matches!(network, RoomNetwork::None) {
         // The one it is started in: made for it alone, or with `full` the machine's.
@@ -146,6 +152,9 @@ pub(super) fn line(
     line.system();
     line.etc(user, network).map_err(|error| error.to_string())?;
     line.add(["--proc", "/proc", "--dev", "/dev"]);
+    // The death of the first process ends all others, and while they start it still has a folder
+    // of the host open: nobody gets at its memory and its descriptors.
+    line.memory("/proc/1", COVER_BYTES);
     line.memory("/dev/shm", settings.limits.temporary_bytes);
     line.memory("/tmp", settings.limits.temporary_bytes);
     line.add(["--dir", HOME]);
@@ -162,7 +171,7 @@ pub(super) fn line(
         line.add_paths("--ro-bind", from, at);
     }
     for mask in &masks {
-        line.memory(mask, 4096);
+        line.memory(mask, COVER_BYTES);
     }
     for Shown { from, at } in &read_only[settings.toolchains.len()..] {
         line.add_paths("--ro-bind", from, at);
@@ -183,8 +192,18 @@ pub(super) fn line(
         Form::Line => INNER_LINE,
         Form::Program => INNER_PROGRAM,
     };
-    let leash = leash.to_string();
+    let hive = fs::read_link("/proc/self").map_err(|error| error.to_string())?;
+    let (end, held) = io::pipe().map_err(|error| error.to_string())?;
+    let ends = [end.as_raw_fd(), held.as_raw_fd()].map(|it| it.to_string().into());
+    line.handles.extend([end.into(), held.into()]);
+    let is_free = |number: &RawFd| {
+        line.handles.iter().chain(&inside.handles).all(|it| it.as_raw_fd() != *number)
+    };
+    line.leash = (3..).find(is_free).unwrap_or(-1);
+    let leash = line.leash.to_string();
     line.add(["--", "bash", "-c", inner, "bash", processes.as_str(), notice, leash.as_str()]);
+    line.arguments.push(hive.into());
+    line.arguments.extend(ends);
     line.arguments.extend(inside.words.iter().cloned());
     Ok(line)
 }

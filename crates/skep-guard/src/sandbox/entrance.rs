@@ -3,12 +3,12 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode};
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change,
     move_mount, open_tree,
@@ -94,6 +94,17 @@ pub(super) fn stage(index: usize) -> PathBuf {
     Path::new(STAGE).join(index.to_string())
 }
 
+/// In the child, once it needs no descriptor of ours any more: from this number can be read who its
+/// parent is. Bare system calls only.
+pub(super) fn tie(leash: RawFd) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let own = rustix::fs::open(c"/proc/self/stat", flags, Mode::empty())?.into_raw_fd();
+    // SAFETY: numbers; they change descriptors of the child alone. The exec closes the other one.
+    let tied =
+        unsafe { libc::dup2(own, leash) != -1 && libc::fcntl(leash, libc::F_SETFD, 0) != -1 };
+    if tied { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Everything that `enter` needs, made before the start.
 pub(super) struct SandboxEntrance {
     user: Option<User>,
@@ -154,6 +165,8 @@ impl SandboxEntrance {
             let new = Rlimit { current: Some(limit), maximum: Some(limit) };
             rustix::process::setrlimit(resource, new)?;
         }
+        // Whatever whoever started the hive had.
+        rustix::process::umask(Mode::from_raw_mode(0o022));
         // The hive comes first; a group of its own, where there is one, says by how much. A system
         // that refuses lets it run as before. Late, because the thread that starts it waits for it
         // and it has the memory of the hive until then, with the kernel's locks on that.

@@ -1,6 +1,7 @@
 //! System calls that are refused although the namespaces leave them open: what reaches past them
-//! (sockets to the hypervisor, keys, kernel tracing), memory that no limit counts, and bits of a
-//! file's mode that would lend the owner's rights to whoever runs it on the host.
+//! (sockets to the hypervisor, keys, kernel tracing), what reaches into the first process of the
+//! sandbox, whose death ends all others, memory that no limit counts, and bits of a file's mode
+//! that would lend the owner's rights to whoever runs it on the host.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 const FAMILIES: [libc::c_int; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
 /// Answered as if the kernel did not have them, which programs are prepared for.
-const ABSENT: [i64; 15] = [
+const ABSENT: [i64; 17] = [
     // Opens sockets without asking `socket`.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
@@ -38,7 +39,16 @@ const ABSENT: [i64; 15] = [
     libc::SYS_userfaultfd,
     libc::SYS_open_by_handle_at,
     libc::SYS_syslog,
+    // Takes descriptors of another process, by a handle that does not tell a filter which one.
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
 ];
+
+/// Calls that look into another process, and which of their arguments is its number. Programs may
+/// trace each other, but not the first process. Its folder in `/proc` is covered beside.
+const REACHES_PROCESS: [(i64, u8); 3] =
+    [(libc::SYS_ptrace, 1), (libc::SYS_process_vm_readv, 0), (libc::SYS_process_vm_writev, 0)];
+const FIRST_PROCESS: libc::c_int = 1;
 
 /// The largest shared memory segment. There are at most 4096 in a namespace, so 256 MiB together.
 const SHARED_SEGMENT_BYTES: u64 = 64 * 1024;
@@ -101,8 +111,7 @@ pub(super) fn programs() -> Result<Vec<BpfProgram>, String> {
             libc::ENOMEM,
         )?,
         program(Rules::from([(libc::SYS_setsockopt, options(BUFFER_SIZES)?)]), 0)?,
-        program(Rules::from([(libc::SYS_setsockopt, options(FORCED_SIZES)?)]), libc::EPERM)?,
-        program(lent_rights()?, libc::EPERM)?,
+        program(forbidden()?, libc::EPERM)?,
         // Takes room on the disk without counting as written; programs then write zeros instead.
         program(Rules::from([(libc::SYS_fallocate, Vec::new())]), libc::EOPNOTSUPP)?,
     ])
@@ -172,9 +181,13 @@ fn options(numbers: [libc::c_int; 2]) -> Result<Vec<SeccompRule>, String> {
     rules.collect()
 }
 
-/// Every way to give a file one of those bits.
-fn lent_rights() -> Result<Rules, String> {
-    let mut rules = Rules::new();
+/// Larger buffers by force, a look into the first process, and every way to give a file one of the
+/// bits that lend rights.
+fn forbidden() -> Result<Rules, String> {
+    let mut rules = Rules::from([(libc::SYS_setsockopt, options(FORCED_SIZES)?)]);
+    for (call, process) in REACHES_PROCESS {
+        rules.insert(call, vec![rule(vec![is(process, FIRST_PROCESS)?])?]);
+    }
     for bit in LENT_RIGHTS {
         for (call, mode) in TAKES_MODE {
             rules.entry(*call).or_default().push(rule(vec![has(*mode, bit)?])?);
@@ -205,11 +218,23 @@ fn program(rules: Rules, errno: libc::c_int) -> Result<BpfProgram, String> {
     .map_err(|error| error.to_string())
 }
 
-/// Kernels with x32 take every call of x86_64 under a second number as well.
+/// Kernels with x32 take every call of x86_64 under a second number as well, and these under one
+/// that is theirs alone.
+const OTHERWISE_NUMBERED: [(i64, i64); 4] = [
+    (libc::SYS_ptrace, 521),
+    (libc::SYS_process_vm_readv, 539),
+    (libc::SYS_process_vm_writev, 540),
+    (libc::SYS_setsockopt, 541),
+];
+
 fn with_second_numbers(mut rules: Rules) -> Rules {
     const X32: i64 = 0x4000_0000;
     if cfg!(target_arch = "x86_64") {
-        let second = rules.clone().into_iter().map(|(call, rule)| (call | X32, rule));
+        let number = |call: i64| {
+            let other = OTHERWISE_NUMBERED.iter().find(|(usual, _)| *usual == call);
+            other.map_or(call, |(_, other)| *other) | X32
+        };
+        let second = rules.clone().into_iter().map(|(call, rule)| (number(call), rule));
         rules.extend(second.collect::<Vec<_>>());
     }
     rules

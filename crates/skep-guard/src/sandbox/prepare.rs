@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{
-    CommandLimits, Counting, INSTALL, Level, Sandbox, SandboxError, SandboxRoom, arguments, broken,
-    entrance,
+    CommandLimits, Counting, INSTALL, Level, MOST_WORD_BYTES, Sandbox, SandboxError, SandboxRoom,
+    arguments, broken, entrance,
 };
 use crate::cgroup::Group;
 use crate::disk;
@@ -25,7 +25,7 @@ pub(crate) struct Inside {
     /// Beside the usual variables.
     pub(super) environment: Vec<(String, String)>,
     /// Left open.
-    handles: Vec<OwnedFd>,
+    pub(super) handles: Vec<OwnedFd>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +56,7 @@ impl Inside {
     fn on_host(self, directory: PathBuf) -> PreparedProgram {
         let mut words = self.words;
         if let Form::Line = self.form {
-            let shell = ["bash", "-c", "exec bash -c \"$1\" 2>&1", "bash"];
+            let shell = ["bash", "-c", "exec bash -c -- \"$1\" 2>&1", "bash"];
             words.splice(0..0, shell.map(Into::into));
         }
         let program = if words.is_empty() { OsString::new() } else { words.remove(0) };
@@ -98,6 +98,9 @@ impl Sandbox {
         room: &SandboxRoom,
     ) -> Result<PreparedProgram, SandboxError> {
         disk::check_floor(&room.workspace, self.settings.limits.disk_floor_bytes)?;
+        if let Some(long) = inside.words.iter().find(|word| word.len() > MOST_WORD_BYTES) {
+            return Err(SandboxError::Long { bytes: long.len() });
+        }
         if self.settings.level == Level::Host {
             return Ok(inside.on_host(room.workspace.clone()));
         }
@@ -126,11 +129,10 @@ impl Sandbox {
         let (staging, shown) = arguments::staged(&room, &self.settings, user.is_some());
         let named = user.unwrap_or_else(entrance::User::own);
         let notice = size.map_or_else(String::new, |size| notice(size, space, limits));
-        let (end, leash) = std::io::pipe().map_err(|error| broken(&error.to_string()))?;
-        let parts = (&inside, notice.as_str(), end.as_raw_fd());
+        let parts = (&inside, notice.as_str());
         let line = arguments::line(&self.settings, named, &room.network, &shown, parts, space);
         let mut line = line.map_err(|why| broken(&why))?;
-        line.handles.push(end.into());
+        let leash = line.leash;
         line.handles.extend(inside.handles);
         let (network_entrance, network) = match &room.network {
             RoomNetwork::Proxy(egress) => {
@@ -153,10 +155,10 @@ impl Sandbox {
             enter: Some(Box::new(move || {
                 // Before the rights are given up that it takes.
                 network_entrance.as_ref().map_or(Ok(()), NetworkEntrance::enter)?;
+                entrance::tie(leash)?;
                 enter.enter()
             })),
             handles: line.handles,
-            leash: Some(leash.into()),
             ceiling: Some(Ceiling { group, ..ceiling(limits, &room, size) }),
         };
         let (sizes, workspace) = (Arc::clone(&self.sizes), room.workspace);

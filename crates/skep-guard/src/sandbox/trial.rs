@@ -1,9 +1,10 @@
 //! The trial: a command in the sandbox tells what it can see and do, and we judge.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +37,8 @@ pub struct Check {
     pub detail: String,
 }
 
-/// Prints `name=value` lines. Each line is a fact; none of them is an opinion.
+/// Prints `name=value` lines. Each line is a fact; none of them is an opinion. Ends once the
+/// arguments of bubblewrap were seen from outside.
 const SCRIPT: &str = r#"
 canary=$1 port=$2 datagrams=$3 listed=$4; shift 4
 echo "canary=$(cat "$canary" 2>/dev/null)"
@@ -51,6 +53,7 @@ fi 2>/dev/null
 echo "interfaces=$(tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' \n')"
 for kind in pid net mnt ipc uts user; do echo "ns_$kind=$(readlink "/proc/self/ns/$kind")"; done
 echo "processes=$(ls /proc | grep -c '^[0-9]')"
+echo "first=$(ls -A /proc/1 | head -n 3 | tr '\n' ' ')"
 while IFS=$': \t' read -r key value; do
   case $key in CapPrm|CapEff|CapBnd|NoNewPrivs|Seccomp) echo "$key=$value" ;; esac
 done < /proc/self/status
@@ -65,19 +68,15 @@ echo "descriptors=$open"
 echo "limits=$(ulimit -u) $(ulimit -n) $(ulimit -c)"
 unshare --user true 2>/dev/null && echo nested=made
 chmod u+s trial-write 2>/dev/null && echo lent=made
-mapfile -d '' -t words </proc/1/cmdline
-for word in "${words[@]:1}"; do
-  [ "$word" = -- ] && break
-  echo "argument=$word"
-done
+while [ -e trial-write ] && [ ! -e seen ]; do sleep 0.01; done
 echo end=reached
 "#;
 
 /// The wall against descriptors that the hive was started with.
 const INHERITED: &str = "descriptors";
 
-/// The only fact of several lines.
-const ARGUMENTS: &str = "argument";
+/// Made in the workspace of the trial when it may end.
+const SEEN: &str = "seen";
 
 const NAMESPACES: [&str; 6] = ["pid", "net", "mnt", "ipc", "uts", "user"];
 /// Bubblewrap, two shells and what a pipe of the script starts.
@@ -201,6 +200,19 @@ struct Tried {
     connected: bool,
     /// For bubblewrap.
     arguments: Vec<OsString>,
+    /// Those that it runs with.
+    taken: Vec<OsString>,
+}
+
+impl Tried {
+    /// What we told bubblewrap and it was not started with.
+    fn lost(&self) -> Vec<String> {
+        let mut taken = self.taken.iter().peekable();
+        let told = self.arguments.iter().take_while(|argument| *argument != "--");
+        told.filter(|argument| taken.next_if(|taken| taken == argument).is_none())
+            .map(|argument| argument.to_string_lossy().into_owned())
+            .collect()
+    }
 }
 
 /// Runs the script in a workspace of its own, beside a file it must not read.
@@ -231,10 +243,28 @@ async fn tried(sandbox: &Sandbox, network: TrialNetwork) -> Result<Tried, Sandbo
     let prepared = sandbox.prepare_walls(Inside::line(command.line.clone()), &room).await?;
     let arguments = prepared.invocation.arguments.clone();
     let (live, cancel) = (LiveOutput::default(), CancellationToken::new());
-    let output = super::run_prepared(command, prepared, &live, &cancel).await?;
+    let mut taken = Vec::new();
+    let look = async {
+        // From its first word on bubblewrap is there, whatever was started in its name.
+        live.beyond(0).await;
+        taken = live.process().map(arguments_of).unwrap_or_default();
+        std::fs::write(place.work().join(SEEN), "").map_err(broken)?;
+        std::future::pending::<Result<JobOutput, SandboxError>>().await
+    };
+    let output = tokio::select! {
+        output = super::run_prepared(command, prepared, &live, &cancel) => output?,
+        failed = look => failed?,
+    };
     drop(inherited);
     let connected = listener.accept().is_ok() || datagrams.recv(&mut [0; 8]).is_ok();
-    Ok(Tried { output, connected, arguments })
+    Ok(Tried { output, connected, arguments, taken })
+}
+
+/// What a process was started with, without its name.
+fn arguments_of(pid: i32) -> Vec<OsString> {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = line.split(|byte| *byte == 0).skip(1);
+    words.map(|word| OsStr::from_bytes(word).to_owned()).collect()
 }
 
 fn quoted(text: &str) -> String {
@@ -249,15 +279,8 @@ impl Facts {
             return Self(HashMap::new());
         }
         let text = String::from_utf8_lossy(&output.stdout.bytes);
-        let mut facts: HashMap<String, String> = HashMap::new();
-        for (name, value) in text.lines().filter_map(|line| line.split_once('=')) {
-            let fact = facts.entry(name.to_owned()).or_default();
-            match (name, fact.is_empty()) {
-                (ARGUMENTS, false) => fact.extend(["\n", value]),
-                _ => value.clone_into(fact),
-            }
-        }
-        Self(facts)
+        let facts = text.lines().filter_map(|line| line.split_once('='));
+        Self(facts.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
     }
 
     fn get(&self, name: &str) -> &str {
@@ -295,7 +318,7 @@ impl Facts {
         let rights = format!("uid {}, capabilities {}", self.get("uid"), self.get("CapEff"));
         let visible = format!("{processes} processes are visible");
         let writes = self.get("workspace") == "written";
-        let lost = self.lost(&tried.arguments);
+        let lost = tried.lost();
         let mut checks = vec![
             check("files outside", self.get("canary").is_empty(), "not readable", read),
             empty("hive home", "hidden", "not visible", "visible"),
@@ -306,6 +329,7 @@ impl Facts {
                 format!("loopback {loopback}, {interfaces}"),
             ),
             check("server", processes <= MOST_PROCESSES, "not visible", visible),
+            empty("first process", "first", "out of reach", "open to all others"),
             check("namespaces", shared.is_empty(), "all its own", shared_text),
             check("privileges", privileges, "none, and none to gain", rights),
             check("system calls", filtered, "filtered", "are not filtered".to_owned()),
@@ -330,15 +354,6 @@ impl Facts {
             ]);
         }
         checks
-    }
-
-    /// What we told bubblewrap and it was not started with.
-    fn lost(&self, arguments: &[OsString]) -> Vec<String> {
-        let told = arguments.iter().map(|argument| argument.to_string_lossy().into_owned());
-        let mut taken = self.get(ARGUMENTS).split('\n').peekable();
-        told.take_while(|argument| argument != "--")
-            .filter(|argument| taken.next_if(|taken| taken == argument).is_none())
-            .collect()
     }
 
     /// Also when either side cannot be told.

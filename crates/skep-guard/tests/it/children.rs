@@ -92,6 +92,7 @@ async fn walls_children_can_do_no_more_than_commands() {
         format!("hostile server {} none", std::process::id()),
         format!("hostile sockets {} {} none", address.port(), path.display()),
         "hostile privileges".to_owned(),
+        "hostile first".to_owned(),
         "hostile descriptors".to_owned(),
     ] {
         withstands(&scene, &attack).await;
@@ -185,9 +186,10 @@ async fn misbehaves(scene: &Scene, mode: &str, dropped: bool) {
 }
 
 /// A process with confined children of its own: itself a child, on the host.
-async fn keeper(work: &Path, count: u32) -> DuplexChild {
+async fn keeper(work: &Path, count: u32, script: &str) -> DuplexChild {
     let program = built("examples/keeper", "cargo build -p skep-guard --examples");
-    let program = DuplexProgram::new(program, vec![work.into(), count.to_string().into()]);
+    let arguments = vec![work.into(), count.to_string().into(), script.into()];
+    let program = DuplexProgram::new(program, arguments);
     let sandbox = Sandbox::new(Settings::new(Level::Host, Vec::new()));
     let room = SandboxRoom {
         workspace: work.to_owned(),
@@ -217,7 +219,7 @@ async fn walls_that_are_being_made_die_with_their_keeper() {
     fs::create_dir(&work).unwrap();
     let rounds: u32 = if std::env::var("SKEP_TEST_ALL").is_ok() { 100 } else { 20 };
     for round in 0..rounds {
-        let keeper = keeper(&work, 1).await;
+        let keeper = keeper(&work, 4, ":").await;
         let pid = keeper.pid();
         let begun = Instant::now();
         // Bubblewrap is there, and then its child; the longer it is waited, the more walls stand.
@@ -225,23 +227,43 @@ async fn walls_that_are_being_made_die_with_their_keeper() {
             assert!(begun.elapsed() < Duration::from_secs(20), "it does not start");
         }
         std::thread::sleep(Duration::from_micros(u64::from(round) * 300));
-        kill(pid);
-        // Nothing is to be ended by the owner of the keeper, who would find all of it.
-        std::mem::forget(keeper);
-        let begun = Instant::now();
-        loop {
-            let left = of_workspace(&work, pid);
-            if left.is_empty() {
-                break;
-            }
-            if begun.elapsed() > LIMIT {
-                for line in &left {
-                    kill(line.split(' ').next().unwrap().parse().unwrap());
-                }
-                panic!("round {round}: left {left:?}");
-            }
-            std::thread::yield_now();
+        dies_with_all(keeper, &work);
+    }
+}
+
+#[tokio::test]
+async fn walls_children_that_wrote_to_their_first_process_die_with_their_keeper() {
+    let home = tempfile::tempdir().unwrap();
+    let work = home.path().canonicalize().unwrap().join("work");
+    fs::create_dir(&work).unwrap();
+    fs::copy(hostile(), work.join("hostile")).unwrap();
+    for _ in 0..4 {
+        let mut keeper = keeper(&work, 1, "./hostile outlive").await;
+        assert_eq!(heard(&mut keeper).await.unwrap(), "ready");
+        dies_with_all(keeper, &work);
+        fs::remove_file(work.join("daemon-runs")).unwrap();
+    }
+}
+
+/// Kills a keeper, and nothing of the workspace is left.
+fn dies_with_all(keeper: DuplexChild, work: &Path) {
+    let pid = keeper.pid();
+    kill(pid);
+    // Nothing is to be ended by the owner of the keeper, who would find all of it.
+    std::mem::forget(keeper);
+    let begun = Instant::now();
+    loop {
+        let left = of_workspace(work, pid);
+        if left.is_empty() {
+            return;
         }
+        if begun.elapsed() > LIMIT {
+            for line in &left {
+                kill(line.split(' ').next().unwrap().parse().unwrap());
+            }
+            panic!("left {left:?}");
+        }
+        std::thread::yield_now();
     }
 }
 
@@ -251,7 +273,7 @@ async fn walls_watch_64_children_with_one_thread() {
     let home = tempfile::tempdir().unwrap();
     let work = home.path().join("work");
     fs::create_dir(&work).unwrap();
-    let mut keeper = keeper(&work, 64).await;
+    let mut keeper = keeper(&work, 64, ":").await;
     assert_eq!(heard(&mut keeper).await.unwrap(), "ready");
     let mut shares = Vec::new();
     for _ in 0..3 {
@@ -312,7 +334,7 @@ async fn walls_children_hold_for_an_ordinary_user() {
     let output = process::run(job, &CancellationToken::new()).await.unwrap();
     let said = String::from_utf8_lossy(&output.stdout.bytes);
     assert_eq!(output.ending, Ending::Exited { code: 0 }, "{said}");
-    assert!(said.contains("test result: ok. 22 passed"), "{said}");
+    assert!(said.contains("test result: ok. 23 passed"), "{said}");
 }
 
 fn kill(pid: u32) {

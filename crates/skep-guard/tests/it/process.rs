@@ -154,11 +154,37 @@ async fn a_claimed_process_ends_strays_and_orphans_that_hide() {
     // The status may already have been taken by the guard.
     let _ = stray.wait();
 
-    let hidden = "(setsid env -i /bin/sh -c 'echo $$ > pids; exec sleep 100' &) ; while [ ! -s \
-                  pids ]; do :; done";
-    let output = run(shell(hidden, home.path()), &CancellationToken::new()).await.unwrap();
+    let hidden = "(setsid env -i /bin/sh -c 'sleep 100 & echo $! > pids; echo $$ >> pids; wait' &)";
+    let ends = format!("{hidden}; while [ ! -s pids ]; do :; done");
+    let output = run(shell(&ends, home.path()), &CancellationToken::new()).await.unwrap();
     assert_eq!(output.ending, Ending::Exited { code: 0 });
-    all_gone(&pids(&home.path().join("pids"), 1).await).await;
+    let gone = pids(&home.path().join("pids"), 2).await;
+    assert!(gone.iter().all(|pid| !runs(*pid)), "{gone:?}");
+
+    // The same beside another that runs and has hidden something too, which is left alone.
+    let (other, cancel) = (tempfile::tempdir().unwrap(), CancellationToken::new());
+    let start = |place: &Path, cancel: &CancellationToken| {
+        let (job, cancel) = (shell(&format!("{hidden}; sleep 100"), place), cancel.clone());
+        tokio::spawn(async move { run(job, &cancel).await })
+    };
+    let beside = start(other.path(), &cancel);
+    let kept = pids(&other.path().join("pids"), 2).await;
+    std::fs::remove_file(home.path().join("pids")).unwrap();
+    let output = run(shell(&ends, home.path()), &CancellationToken::new()).await.unwrap();
+    assert_eq!(output.ending, Ending::Exited { code: 0 });
+    let gone = pids(&home.path().join("pids"), 2).await;
+    assert!(gone.iter().all(|pid| !runs(*pid)), "{gone:?}");
+    std::fs::remove_file(home.path().join("pids")).unwrap();
+    let stop = CancellationToken::new();
+    let stopped = start(home.path(), &stop);
+    let gone = pids(&home.path().join("pids"), 2).await;
+    stop.cancel();
+    assert_eq!(stopped.await.unwrap().unwrap().ending, Ending::Cancelled);
+    assert!(gone.iter().all(|pid| !runs(*pid)), "{gone:?}");
+    assert!(kept.iter().all(|pid| runs(*pid)), "{kept:?}");
+    cancel.cancel();
+    assert_eq!(beside.await.unwrap().unwrap().ending, Ending::Cancelled);
+    assert!(kept.iter().all(|pid| !runs(*pid)), "{kept:?}");
 }
 
 #[tokio::test]

@@ -216,6 +216,72 @@ async fn walls_give_no_privileges() {
 }
 
 #[tokio::test]
+async fn walls_keep_their_first_process_out_of_reach() {
+    let scene = Scene::new();
+    scene.withstands("first").await;
+    // Programs trace each other as before.
+    let said = text(&scene.run("sleep 100 & head -c 0 /proc/$!/mem && echo opened; kill $!").await);
+    assert_eq!(said, "opened\n");
+}
+
+#[tokio::test]
+async fn walls_end_a_command_that_wrote_to_their_first_process() {
+    let scene = Scene::new();
+    for _ in 0..4 {
+        scene.withstands("outlive").await;
+        fs::remove_file(scene.work().join("daemon-runs")).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn walls_pass_on_nothing_of_who_started_the_hive() {
+    const ALONE: &str = "SKEP_GUARD_TEST_INHERITS";
+    if std::env::var_os(ALONE).is_none() {
+        let mut alone = Command::new("bash");
+        let script = "trap '' CHLD HUP QUIT USR1 TTOU XFSZ; umask 0077; exec \"$0\" --exact \
+                      walls::walls_pass_on_nothing_of_who_started_the_hive";
+        alone.args(["-c", script]).arg(std::env::current_exe().unwrap()).env(ALONE, "1");
+        let ran = alone.output().unwrap();
+        let said = String::from_utf8_lossy(&ran.stdout);
+        assert!(ran.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    let scene = Scene::new();
+    let work = scene.work();
+    for folder in work.ancestors().take_while(|folder| *folder != scene.home.path()) {
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let ask = "grep SigIgn /proc/self/status";
+    let said = text(&scene.run(&format!("umask; {ask}")).await);
+    assert_eq!(said, "0022\nSigIgn:\t0000000000000000\n");
+    let host = scene.sandbox.variant(Level::Host, scene.sandbox.limits().clone());
+    let said = host.run(command(ask), &scene.room(), &CancellationToken::new()).await.unwrap();
+    assert_eq!(text(&said), "SigIgn:\t0000000000000000\n");
+}
+
+#[tokio::test]
+async fn walls_take_a_command_as_it_is() {
+    let scene = Scene::new();
+    let limits = scene.sandbox.limits().clone();
+    let levels = [Level::Confined, Level::Host];
+    for sandbox in levels.map(|level| scene.sandbox.variant(level, limits.clone())) {
+        let (room, cancel) = (scene.room(), CancellationToken::new());
+        let run = |line: &str| sandbox.run(command(line), &room, &cancel);
+        let output = run("--version; echo $?").await.unwrap();
+        assert_eq!(text(&output), "bash: line 1: --version: command not found\n127\n");
+        let long = format!("true {}", "x".repeat((128 << 10) - 6));
+        assert_eq!(run(&long).await.unwrap().ending, Ending::Exited { code: 0 });
+        let refused = run(&format!("{long}x")).await.unwrap_err().to_string();
+        let begins = "command_too_long: the command has 131072 bytes, and the system takes 131071";
+        assert!(refused.starts_with(begins), "{refused}");
+    }
+}
+
+fn command(line: &str) -> ShellCommand {
+    ShellCommand { line: line.to_owned(), timeout: Duration::from_secs(60), output_bytes: 4096 }
+}
+
+#[tokio::test]
 async fn walls_stop_a_fork_bomb() {
     let scene = Scene::new();
     let forked = scene.withstands("forks").await;

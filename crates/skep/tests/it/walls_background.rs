@@ -138,6 +138,7 @@ async fn walls_are_named_by_doctor_and_an_agent_without_them_is_shown() {
             good("hive home: not visible"),
             good("network: own loopback only"),
             good("server: not visible"),
+            good("first process: out of reach"),
             good("namespaces: all its own"),
             good("privileges: none, and none to gain"),
             good("system calls: filtered"),
