@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::answer::{Decode, Last};
 use crate::body::{BodyPiece, ResponseBody};
-use crate::failure::{self, CalledModel};
+use crate::failure::{self, Failure};
 use crate::link::{Wire, WireLink};
 use crate::sse::SseEvent;
 
@@ -97,7 +97,7 @@ impl<W: Wire> Call<W> {
             let deadline = self.deadline;
             let failure = match tokio::time::timeout_at(deadline, self.advance()).await {
                 Ok(Ok(())) => continue,
-                Ok(Err(error)) => error,
+                Ok(Err(failure)) => self.told(failure),
                 Err(_) if self.is_whole_without_last_word() => continue,
                 Err(_) => failure::passing(RetryCode::Timeout, "the model vendor stays silent"),
             };
@@ -108,8 +108,13 @@ impl<W: Wire> Call<W> {
         }
     }
 
+    /// The one way out for a vendor's words about a failure.
+    fn told(&self, failure: Failure) -> ModelError {
+        failure.told(self.link.key.expose_secret(), || self.link.wire.render(&self.request))
+    }
+
     /// Sends the request or reads one piece of the answer.
-    async fn advance(&mut self) -> Result<(), ModelError> {
+    async fn advance(&mut self) -> Result<(), Failure> {
         match &mut self.state {
             State::Failed(_) | State::Over => Ok(()),
             State::Unsent => {
@@ -124,12 +129,11 @@ impl<W: Wire> Call<W> {
                 Ok(())
             }
             State::Streaming(streaming) => {
-                let key = self.link.key.expose_secret();
                 let was_over = streaming.decoder.is_told_over();
                 let waiting = self.ready.len();
                 let read = match streaming.response.chunk().await {
-                    Ok(Some(piece)) => streaming.read(&piece, key, &mut self.ready)?,
-                    Ok(None) => streaming.finish(key, &mut self.ready)?,
+                    Ok(Some(piece)) => streaming.read(&piece, &mut self.ready)?,
+                    Ok(None) => streaming.finish(&mut self.ready)?,
                     Err(_) => streaming.close(Last::Byte, &mut self.ready)?,
                 };
                 let over = streaming.decoder.is_told_over();
@@ -176,31 +180,26 @@ enum Read {
 
 impl<D: Decode> Streaming<D> {
     /// Decodes a piece; what came before a fault in it is handed out all the same.
-    fn read(
-        &mut self,
-        piece: &[u8],
-        key: &str,
-        ready: &mut VecDeque<ModelEvent>,
-    ) -> Result<Read, ModelError> {
+    fn read(&mut self, piece: &[u8], ready: &mut VecDeque<ModelEvent>) -> Result<Read, Failure> {
         let BodyPiece { events, fault } = self.body.push(piece);
-        let read = self.take(&events, key, ready)?;
+        let read = self.take(&events, ready)?;
         match fault {
-            Some(fault) if !matches!(read, Read::End) => Err(fault),
+            Some(fault) if !matches!(read, Read::End) => Err(fault.into()),
             _ => Ok(read),
         }
     }
 
     /// The body ended well: its last event may lack its end.
-    fn finish(&mut self, key: &str, ready: &mut VecDeque<ModelEvent>) -> Result<Read, ModelError> {
+    fn finish(&mut self, ready: &mut VecDeque<ModelEvent>) -> Result<Read, Failure> {
         let BodyPiece { events, fault } = self.body.finish();
-        match self.take(&events, key, ready) {
+        match self.take(&events, ready) {
             Ok(Read::End) => return Ok(Read::End),
             // Half an event at the end of a whole answer takes nothing away from it.
             Err(error) if !self.decoder.is_told_over() => return Err(error),
             Ok(_) | Err(_) => {}
         }
         match fault {
-            Some(fault) if !self.decoder.is_told_over() => Err(fault),
+            Some(fault) if !self.decoder.is_told_over() => Err(fault.into()),
             _ => self.close(Last::Byte, ready),
         }
     }
@@ -208,11 +207,10 @@ impl<D: Decode> Streaming<D> {
     fn take(
         &mut self,
         events: &[SseEvent],
-        key: &str,
         ready: &mut VecDeque<ModelEvent>,
-    ) -> Result<Read, ModelError> {
+    ) -> Result<Read, Failure> {
         for event in events {
-            if matches!(self.take_one(event, key, ready)?, Read::End) {
+            if matches!(self.take_one(event, ready)?, Read::End) {
                 return Ok(Read::End);
             }
         }
@@ -222,9 +220,8 @@ impl<D: Decode> Streaming<D> {
     fn take_one(
         &mut self,
         event: &SseEvent,
-        key: &str,
         ready: &mut VecDeque<ModelEvent>,
-    ) -> Result<Read, ModelError> {
+    ) -> Result<Read, Failure> {
         let data = event.data.trim();
         if data.is_empty() || KEEP_ALIVE.contains(&event.name.as_str()) {
             return Ok(Read::Events);
@@ -233,14 +230,14 @@ impl<D: Decode> Streaming<D> {
             return self.close(Last::Word, ready);
         }
         if event.name == "error" {
-            failure::in_named_event(data, key)?;
+            failure::in_named_event(data)?;
         }
         let mut decoded = Vec::new();
-        self.decoder.read(event, key, &mut decoded)?;
+        self.decoder.read(event, &mut decoded)?;
         self.hand_out(decoded, ready)
     }
 
-    fn close(&mut self, last: Last, ready: &mut VecDeque<ModelEvent>) -> Result<Read, ModelError> {
+    fn close(&mut self, last: Last, ready: &mut VecDeque<ModelEvent>) -> Result<Read, Failure> {
         let mut decoded = Vec::new();
         self.decoder.close(last, &mut decoded)?;
         self.hand_out(decoded, ready)
@@ -250,7 +247,7 @@ impl<D: Decode> Streaming<D> {
         &mut self,
         decoded: Vec<ModelEvent>,
         ready: &mut VecDeque<ModelEvent>,
-    ) -> Result<Read, ModelError> {
+    ) -> Result<Read, Failure> {
         self.said += decoded.iter().map(weight).sum::<usize>();
         let is_call = |event: &&ModelEvent| matches!(event, ModelEvent::ToolCall { .. });
         self.calls += decoded.iter().filter(is_call).count();
@@ -270,7 +267,7 @@ impl<D: Decode> Streaming<D> {
 async fn send<W: Wire>(
     link: &WireLink<W>,
     request: &ModelRequest,
-) -> Result<HttpResponse, ModelError> {
+) -> Result<HttpResponse, Failure> {
     let mut response = post(link, request).await?;
     if !response.status().is_success() {
         let mut body = error_body(&mut response).await;
@@ -281,13 +278,13 @@ async fn send<W: Wire>(
             }
         }
         if !response.status().is_success() {
-            let asked = CalledModel { model: &request.model, key: link.key.expose_secret() };
-            return Err(failure::from_status(response.status(), response.headers(), &body, asked));
+            let (status, headers) = (response.status(), response.headers());
+            return Err(failure::from_status(status, headers, &body, &request.model));
         }
     }
     let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     match kind.is_some_and(|kind| kind.starts_with("text/html")) {
-        true => Err(failure::no_answer()),
+        true => Err(failure::no_answer().into()),
         false => Ok(response),
     }
 }
@@ -353,7 +350,8 @@ fn weight(event: &ModelEvent) -> usize {
     }
 }
 
-/// CalledModel again it would be as long.
-fn endless(what: &str) -> ModelError {
-    ModelError::Rejected { text: format!("the model's answer has no end: it {what}") }
+/// Asked again it would be as long.
+fn endless(what: &str) -> Failure {
+    let text = format!("the model's answer has no end: it {what}");
+    ModelError::Rejected { text }.into()
 }

@@ -13,18 +13,8 @@ use skep_core::engine::RetryCode;
 use skep_core::provider::ModelError;
 use skep_guard::clock;
 use skep_guard::egress::{EgressCause, EgressError, HttpError};
-use skep_scrub::{Scrubber, Secret};
 
-/// How much of the vendor's own explanation is passed on.
-const EXPLANATION_CHARACTERS: usize = 400;
-
-/// Letters of a key that are no word of their own.
-const KEY_PIECE: usize = 6;
-/// Letters of a key that are written apart, or in hex, base64 or escapes.
-const KEY_PART: usize = 12;
-/// Of either end of one whose middle is masked.
-const KEY_END: usize = 3;
-const KEY_MASKS: &[&str] = &["**", "...", "…", "xxx", "••"];
+use crate::explanation;
 
 const NO_QUOTA: &str = "the account's quota at the model vendor is used up";
 const LIMITED: &str = "the model vendor limits the rate of requests";
@@ -40,11 +30,37 @@ const LONG_TEXTS: &[&str] = &[
     "available context size",
 ];
 
-/// What a call was made with.
-#[derive(Clone, Copy)]
-pub(crate) struct CalledModel<'a> {
-    pub model: &'a str,
-    pub key: &'a str,
+/// A failure with the vendor's words about it as they came. They may hold the key: it becomes an
+/// error only by [`Self::told`].
+#[derive(Debug)]
+pub struct Failure {
+    error: ModelError,
+    said: String,
+    /// What follows the vendor's words.
+    behind: String,
+}
+
+impl Failure {
+    /// The error with the vendor's words in it, without the key that the call was made with.
+    /// `request` is what was sent.
+    pub(crate) fn told(self, key: &str, request: impl FnOnce() -> String) -> ModelError {
+        let Self { mut error, said, behind } = self;
+        let said = explanation::shown(&said, key, request);
+        let said = said.trim_end_matches('.');
+        let text = error.text_mut();
+        if !said.is_empty() {
+            text.push_str(": ");
+            text.push_str(said);
+        }
+        text.push_str(&behind);
+        error
+    }
+}
+
+impl From<ModelError> for Failure {
+    fn from(error: ModelError) -> Self {
+        Self { error, said: String::new(), behind: String::new() }
+    }
 }
 
 /// What a vendor says about an error, in whichever of the usual shapes.
@@ -97,87 +113,91 @@ pub(crate) fn passing(code: RetryCode, text: impl Into<String>) -> ModelError {
     ModelError::Passing { code, text: text.into(), retry_after: None }
 }
 
-/// An answer whose status is not 200.
+/// An answer whose status is not 200, of a call of this model.
 pub(crate) fn from_status(
     status: StatusCode,
     headers: &HeaderMap,
     body: &[u8],
-    asked: CalledModel<'_>,
-) -> ModelError {
-    let (number, key) = (status.as_u16(), asked.key);
+    model: &str,
+) -> Failure {
+    let number = status.as_u16();
     let detail = Detail::of_body(body);
     match number {
         // Some vendors repeat a part of the key.
-        401 => auth(number, ""),
-        403 => auth(number, &reason(&detail, key)),
+        401 => auth(number),
+        403 => Failure { said: detail.message, ..auth(number) },
         402 => no_credit(number),
         400 if has_no_credit(&detail) => no_credit(number),
-        408 | 409 | 425 | 429 | 500..=599 => ModelError::Passing {
-            code: match number {
+        408 | 409 | 425 | 429 | 500..=599 => {
+            let code = match number {
                 429 => RetryCode::RateLimited,
                 529 => RetryCode::Overloaded,
                 _ => RetryCode::Unavailable,
-            },
-            text: {
-                let what = match number {
-                    429 if detail.word == "insufficient_quota" => NO_QUOTA,
-                    429 => LIMITED,
-                    529 => OVERLOADED,
-                    _ => "the model vendor failed",
-                };
-                format!("{what} ({number}){}", reason(&detail, key))
-            },
-            retry_after: retry_after(headers),
-        },
-        404 | 405 if detail.message.is_empty() => ModelError::NotFound {
-            text: format!(
-                "there is no model at the address ({number}); check the profile's api_url; the \
-                 model asked for is `{}`",
-                asked.model
-            ),
-        },
-        413 => context_too_long(),
-        404 => not_found(rejected(&detail, key, " (404)"), asked.model),
-        300..=399 => ModelError::NotFound {
-            text: format!("the model address redirects ({number}); redirects are not followed"),
-        },
-        _ => rejected(&detail, key, &format!(" ({number})")),
+            };
+            let what = match number {
+                429 if detail.word == "insufficient_quota" => NO_QUOTA,
+                429 => LIMITED,
+                529 => OVERLOADED,
+                _ => "the model vendor failed",
+            };
+            let (text, retry_after) = (format!("{what} ({number})"), retry_after(headers));
+            let error = ModelError::Passing { code, text, retry_after };
+            Failure { said: detail.message, ..error.into() }
+        }
+        404 | 405 if detail.message.is_empty() => not_found(format!(
+            "there is no model at the address ({number}); check the profile's api_url; the model \
+             asked for is `{model}`"
+        )),
+        413 => context_too_long().into(),
+        404 => {
+            let behind = format!("; the model asked for is `{model}`");
+            Failure { behind, ..of_profile(rejected(detail, " (404)")) }
+        }
+        300..=399 => not_found(format!(
+            "the model address redirects ({number}); redirects are not followed"
+        )),
+        _ => rejected(detail, &format!(" ({number})")),
     }
 }
 
 /// An error inside a stream that began well. The words of all vendors stand together: none of
 /// them means two things.
-pub(crate) fn from_event(detail: &Detail, key: &str) -> ModelError {
-    let passing = |code, what: &str| passing(code, format!("{what}{}", reason(detail, key)));
+pub(crate) fn from_event(detail: Detail) -> Failure {
+    let passes = |code, what: &str, said| Failure { said, ..passing(code, what).into() };
     match detail.word.as_str() {
-        "authentication_error" | "permission_error" | "invalid_api_key" => auth(401, ""),
-        "request_too_large" => context_too_long(),
-        "not_found_error" | "model_not_found" => not_found(rejected(detail, key, ""), ""),
-        "invalid_request_error" if has_no_credit(detail) => no_credit(402),
+        "authentication_error" | "permission_error" | "invalid_api_key" => auth(401),
+        "request_too_large" => context_too_long().into(),
+        "not_found_error" | "model_not_found" => of_profile(rejected(detail, "")),
+        "invalid_request_error" if has_no_credit(&detail) => no_credit(402),
         "invalid_request_error" | "invalid_prompt" | "context_length_exceeded" => {
-            rejected(detail, key, "")
+            rejected(detail, "")
         }
-        "overloaded_error" | "server_is_overloaded" => passing(RetryCode::Overloaded, OVERLOADED),
-        "rate_limit_error" | "rate_limit_exceeded" => passing(RetryCode::RateLimited, LIMITED),
-        "insufficient_quota" => passing(RetryCode::RateLimited, NO_QUOTA),
+        "overloaded_error" | "server_is_overloaded" => {
+            passes(RetryCode::Overloaded, OVERLOADED, detail.message)
+        }
+        "rate_limit_error" | "rate_limit_exceeded" => {
+            passes(RetryCode::RateLimited, LIMITED, detail.message)
+        }
+        "insufficient_quota" => passes(RetryCode::RateLimited, NO_QUOTA, detail.message),
         _ => match detail.number {
-            Some(401 | 403) => auth(401, ""),
-            Some(404) => not_found(rejected(detail, key, ""), ""),
-            Some(400 | 413 | 422) => rejected(detail, key, ""),
-            Some(429) => passing(RetryCode::RateLimited, LIMITED),
-            _ => passing(
+            Some(401 | 403) => auth(401),
+            Some(404) => of_profile(rejected(detail, "")),
+            Some(400 | 413 | 422) => rejected(detail, ""),
+            Some(429) => passes(RetryCode::RateLimited, LIMITED, detail.message),
+            _ => passes(
                 RetryCode::Unavailable,
                 "the model vendor failed in the middle of its answer",
+                detail.message,
             ),
         },
     }
 }
 
 /// An event that is called `error` is one, also where its data is not of the wire's own shape.
-pub(crate) fn in_named_event(data: &str, key: &str) -> Result<(), ModelError> {
+pub(crate) fn in_named_event(data: &str) -> Result<(), Failure> {
     let told = serde_json::from_str(data).unwrap_or_else(|_| Value::String(data.to_owned()));
     match told["error"].is_null() && told["type"] != "error" {
-        true => Err(from_event(&Detail::of(&told), key)),
+        true => Err(from_event(Detail::of(&told))),
         false => Ok(()),
     }
 }
@@ -233,20 +253,18 @@ fn unreached(error: &EgressError) -> Option<String> {
     })
 }
 
-fn auth(number: u16, why: &str) -> ModelError {
-    ModelError::Auth {
-        text: format!("the model vendor refused the key ({number}){why}; check the profile's key"),
-    }
+fn auth(number: u16) -> Failure {
+    let text = format!("the model vendor refused the key ({number})");
+    Failure { behind: "; check the profile's key".to_owned(), ..ModelError::Auth { text }.into() }
 }
 
 /// Another account may have what this one lacks.
-fn no_credit(number: u16) -> ModelError {
-    ModelError::Auth {
-        text: format!(
-            "the account at the model vendor has no credit ({number}); pay there, or check the \
-             profile's key"
-        ),
-    }
+fn no_credit(number: u16) -> Failure {
+    let text = format!(
+        "the account at the model vendor has no credit ({number}); pay there, or check the \
+         profile's key"
+    );
+    ModelError::Auth { text }.into()
 }
 
 /// One vendor says it with the status of a bad request.
@@ -254,13 +272,17 @@ fn has_no_credit(detail: &Detail) -> bool {
     detail.message.to_ascii_lowercase().contains("credit balance is too low")
 }
 
-fn not_found(refusal: ModelError, model: &str) -> ModelError {
-    match refusal {
-        ModelError::Rejected { text } if model.is_empty() => ModelError::NotFound { text },
+fn not_found(text: String) -> Failure {
+    ModelError::NotFound { text }.into()
+}
+
+/// A refusal whose reason is the profile.
+fn of_profile(refusal: Failure) -> Failure {
+    match refusal.error {
         ModelError::Rejected { text } => {
-            ModelError::NotFound { text: format!("{text}; the model asked for is `{model}`") }
+            Failure { error: ModelError::NotFound { text }, ..refusal }
         }
-        other => other,
+        _ => refusal,
     }
 }
 
@@ -268,84 +290,15 @@ fn context_too_long() -> ModelError {
     ModelError::ContextTooLong { text: "the conversation is too long for the model".to_owned() }
 }
 
-fn rejected(detail: &Detail, key: &str, number: &str) -> ModelError {
+fn rejected(detail: Detail, number: &str) -> Failure {
     let message = detail.message.to_ascii_lowercase();
     let long = LONG_WORDS.contains(&detail.word.as_str())
         || LONG_TEXTS.iter().any(|words| message.contains(words));
     if long {
-        return context_too_long();
+        return context_too_long().into();
     }
-    let why = reason(detail, key);
-    ModelError::Rejected { text: format!("the model vendor rejected the request{number}{why}") }
-}
-
-/// What the vendor says about it, after a colon.
-fn reason(detail: &Detail, key: &str) -> String {
-    let explanation = explanation(&detail.message, key);
-    let explanation = explanation.trim_end_matches('.');
-    if explanation.is_empty() { String::new() } else { format!(": {explanation}") }
-}
-
-fn explanation(message: &str, key: &str) -> String {
-    // The key first: a cut could leave half of it unrecognised.
-    let message = if key.is_empty() { message.to_owned() } else { message.replace(key, "[key]") };
-    let message = skep_scrub::known().clean_owned(message);
-    let words: Vec<&str> = message.split_whitespace().collect();
-    let (apart, disguised) = (apart(&words, key), disguised(key));
-    let is_key = |(number, word): (usize, &&str)| {
-        is_part_of_key(word, key) || apart[number] || !disguised.names(word).is_empty()
-    };
-    let shown = words.iter().enumerate().map(|word| if is_key(word) { "[key]" } else { word.1 });
-    let one_line = shown.collect::<Vec<_>>().join(" ");
-    one_line
-        .chars()
-        .filter(|character| !character.is_control())
-        .take(EXPLANATION_CHARACTERS)
-        .collect()
-}
-
-/// Vendors quote a wrong key in part: its beginning, or its ends with stars between them.
-fn is_part_of_key(word: &str, key: &str) -> bool {
-    let (word, key) = (word.to_ascii_lowercase(), key.to_ascii_lowercase());
-    let mut pieces = (0..key.len()).filter_map(|at| key.get(at..at + KEY_PIECE));
-    if pieces.any(|piece| word.contains(piece)) {
-        return true;
-    }
-    let bare = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
-    let last = key.len().checked_sub(KEY_END).and_then(|at| key.get(at..));
-    let is_end = key.get(..KEY_END).is_some_and(|first| bare.starts_with(first))
-        || last.is_some_and(|last| bare.ends_with(last));
-    is_end && KEY_MASKS.iter().any(|mask| word.contains(mask))
-}
-
-/// Every part of the key, to be found in all forms in which secrets travel.
-fn disguised(key: &str) -> Scrubber {
-    let scrubber = Scrubber::default();
-    let parts = (0..key.len()).filter_map(|at| key.get(at..at + KEY_PART));
-    scrubber.add(parts.map(|part| Secret::new("key", part)));
-    scrubber
-}
-
-/// By word: whether it holds letters of the key that are written in groups.
-fn apart(words: &[&str], key: &str) -> Vec<bool> {
-    let letters = |text: &str| {
-        let all = text.chars().filter(char::is_ascii_alphanumeric);
-        all.map(|letter| letter.to_ascii_lowercase()).collect::<String>()
-    };
-    let (key, mut text, mut starts) = (letters(key), String::new(), Vec::new());
-    for word in words {
-        starts.push(text.len());
-        text.push_str(&letters(word));
-    }
-    let mut apart = vec![false; words.len()];
-    for part in (0..key.len()).filter_map(|at| key.get(at..at + KEY_PART)) {
-        for (at, _) in text.match_indices(part) {
-            let first = starts.partition_point(|start| *start <= at) - 1;
-            let behind = starts.partition_point(|start| *start < at + KEY_PART);
-            apart[first..behind].fill(true);
-        }
-    }
-    apart
+    let text = format!("the model vendor rejected the request{number}");
+    Failure { said: detail.message, ..ModelError::Rejected { text }.into() }
 }
 
 /// Seconds, whole or broken, or the moment as a date.

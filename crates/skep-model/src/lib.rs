@@ -11,6 +11,7 @@ mod body;
 mod call;
 mod conversation;
 mod effort;
+mod explanation;
 mod failure;
 mod link;
 mod mend;

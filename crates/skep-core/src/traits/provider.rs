@@ -137,4 +137,14 @@ impl ModelError {
             _ => None,
         }
     }
+
+    pub fn text_mut(&mut self) -> &mut String {
+        match self {
+            Self::Passing { text, .. }
+            | Self::Auth { text }
+            | Self::NotFound { text }
+            | Self::Rejected { text }
+            | Self::ContextTooLong { text } => text,
+        }
+    }
 }

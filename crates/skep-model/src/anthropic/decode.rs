@@ -11,7 +11,7 @@ use skep_core::provider::{ModelError, ModelEvent};
 
 use super::{API, VENDOR};
 use crate::answer::{CallText, Complete, Decode, Last, TokenCount, cut, end, garbage, push_text};
-use crate::failure::{self, Detail};
+use crate::failure::{self, Detail, Failure};
 use crate::mend;
 use crate::sse::SseEvent;
 
@@ -170,19 +170,14 @@ pub struct Decoder {
 }
 
 impl Decode for Decoder {
-    fn read(
-        &mut self,
-        event: &SseEvent,
-        key: &str,
-        events: &mut Vec<ModelEvent>,
-    ) -> Result<(), ModelError> {
+    fn read(&mut self, event: &SseEvent, events: &mut Vec<ModelEvent>) -> Result<(), Failure> {
         let wire: Wire =
             mend::read(&event.data, "unreadable event", |fields| fix(fields, &event.name))?;
         match wire {
-            Wire::MessageStart { .. } if self.started => return Err(garbage("second start")),
+            Wire::MessageStart { .. } if self.started => return Err(garbage("second start").into()),
             Wire::MessageStart { message } => self.start(message),
             Wire::Ping | Wire::Unknown => {}
-            Wire::Error { error } => return Err(failure::from_event(&Detail::of(&error), key)),
+            Wire::Error { error } => return Err(failure::from_event(Detail::of(&error))),
             Wire::ContentBlockStart { index, content_block } => {
                 self.open(index, content_block, events)?;
             }

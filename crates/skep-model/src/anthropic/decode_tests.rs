@@ -12,8 +12,8 @@ fn decode(events: &[Value]) -> (Vec<ModelEvent>, Option<ModelError>) {
     let mut decoded = Vec::new();
     for event in events {
         let event = SseEvent { name: String::new(), data: event.to_string() };
-        if let Err(error) = decoder.read(&event, "key", &mut decoded) {
-            return (decoded, Some(error));
+        if let Err(error) = decoder.read(&event, &mut decoded) {
+            return (decoded, Some(error.told("", String::new)));
         }
     }
     if matches!(decoded.last(), Some(ModelEvent::End(_))) {

@@ -16,7 +16,7 @@ use crate::answer::{
     CacheDetails, CallText, Complete, Decode, Last, TokenCount, cut, end, garbage, parse_arguments,
     push_text,
 };
-use crate::failure::{self, Detail};
+use crate::failure::{self, Detail, Failure};
 use crate::mend;
 use crate::sse::SseEvent;
 
@@ -96,15 +96,10 @@ pub struct Decoder {
 }
 
 impl Decode for Decoder {
-    fn read(
-        &mut self,
-        event: &SseEvent,
-        key: &str,
-        events: &mut Vec<ModelEvent>,
-    ) -> Result<(), ModelError> {
+    fn read(&mut self, event: &SseEvent, events: &mut Vec<ModelEvent>) -> Result<(), Failure> {
         let chunk: Chunk = mend::read(&event.data, "unreadable event", fix)?;
         if failure::is_told(&chunk.error) {
-            return Err(failure::from_event(&Detail::of(&chunk.error), key));
+            return Err(failure::from_event(Detail::of(&chunk.error)));
         }
         if !chunk.model.is_empty() {
             self.model = chunk.model;

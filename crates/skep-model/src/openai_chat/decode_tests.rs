@@ -12,8 +12,8 @@ fn decode(chunks: &[Value]) -> (Vec<ModelEvent>, Option<ModelError>) {
     let mut decoded = Vec::new();
     for chunk in chunks {
         let event = SseEvent { name: String::new(), data: chunk.to_string() };
-        if let Err(error) = decoder.read(&event, "key", &mut decoded) {
-            return (decoded, Some(error));
+        if let Err(error) = decoder.read(&event, &mut decoded) {
+            return (decoded, Some(error.told("", String::new)));
         }
     }
     let failure = decoder.close(Last::Word, &mut decoded).err();

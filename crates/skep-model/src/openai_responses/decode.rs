@@ -15,7 +15,7 @@ use super::{API, VENDOR};
 use crate::answer::{
     CacheDetails, CallText, Complete, Decode, Last, TokenCount, cut, end, garbage, push_text,
 };
-use crate::failure::{self, Detail};
+use crate::failure::{self, Detail, Failure};
 use crate::mend;
 use crate::sse::SseEvent;
 
@@ -123,12 +123,7 @@ pub struct Decoder {
 }
 
 impl Decode for Decoder {
-    fn read(
-        &mut self,
-        event: &SseEvent,
-        key: &str,
-        events: &mut Vec<ModelEvent>,
-    ) -> Result<(), ModelError> {
+    fn read(&mut self, event: &SseEvent, events: &mut Vec<ModelEvent>) -> Result<(), Failure> {
         let mended;
         let strict = serde_json::from_str(&event.data).ok();
         let wire: Wire<'_> = match strict.filter(|wire: &Wire<'_>| !wire.kind.is_empty()) {
@@ -141,12 +136,12 @@ impl Decode for Decoder {
         };
         let kind = wire.kind.strip_prefix("response.").unwrap_or(&wire.kind);
         match kind {
-            "created" if self.started => return Err(garbage("second start")),
+            "created" if self.started => return Err(garbage("second start").into()),
             "created" => self.started = true,
-            "error" => return Err(self.failed(&event.data, key)),
+            "error" => return Err(self.failed(&event.data)),
             "failed" | "cancelled" => {
                 let error = wire.response.map(|response| response.error).unwrap_or_default();
-                return Err(failure::from_event(&Detail::of(&error), key));
+                return Err(failure::from_event(Detail::of(&error)));
             }
             "output_item.added" => self.begin(&wire)?,
             "output_item.done" => {
@@ -156,7 +151,11 @@ impl Decode for Decoder {
             }
             "function_call_arguments.done" => self.end_arguments(&wire)?,
             "completed" | "incomplete" | "done" => {
-                self.end(kind, wire.response.unwrap_or_default(), key, events)?;
+                let response = wire.response.unwrap_or_default();
+                if matches!(response.status.as_str(), "failed" | "cancelled") {
+                    return Err(failure::from_event(Detail::of(&response.error)));
+                }
+                self.end(kind, response, events)?;
             }
             _ => self.add(kind, &wire, events)?,
         }
@@ -172,7 +171,7 @@ impl Decode for Decoder {
         match last {
             Last::Byte => Err(cut()),
             Last::Word if !self.open.is_empty() => Err(cut()),
-            Last::Word => self.end("completed", WireResponse::default(), "", events),
+            Last::Word => self.end("completed", WireResponse::default(), events),
         }
     }
 }
@@ -336,13 +335,9 @@ impl Decoder {
         &mut self,
         kind: &str,
         response: WireResponse<'_>,
-        key: &str,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), ModelError> {
         let limit = kind == "incomplete" || response.status == "incomplete";
-        if matches!(response.status.as_str(), "failed" | "cancelled") {
-            return Err(failure::from_event(&Detail::of(&response.error), key));
-        }
         // At a limit the vendor stops in the middle; asking again would end at the same place.
         // Anywhere else what is open or half is a fault, unless the end shows it whole.
         if limit {
@@ -399,16 +394,16 @@ impl Decoder {
     }
 
     /// The event holds the error's fields itself, or under `error`.
-    fn failed(&self, data: &str, key: &str) -> ModelError {
+    fn failed(&self, data: &str) -> Failure {
         let mut event: Value = serde_json::from_str(data).unwrap_or_default();
         if event["error"].is_object() {
-            return failure::from_event(&Detail::of(&event["error"]), key);
+            return failure::from_event(Detail::of(&event["error"]));
         }
         if let Some(fields) = event.as_object_mut() {
             // Here the type is only the word `error`.
             fields.remove("type");
         }
-        failure::from_event(&Detail::of(&event), key)
+        failure::from_event(Detail::of(&event))
     }
 }
 

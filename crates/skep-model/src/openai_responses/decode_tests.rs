@@ -12,8 +12,8 @@ fn decode(events: &[Value]) -> (Vec<ModelEvent>, Option<ModelError>) {
     let mut decoded = Vec::new();
     for event in events {
         let event = SseEvent { name: String::new(), data: event.to_string() };
-        if let Err(error) = decoder.read(&event, "key", &mut decoded) {
-            return (decoded, Some(error));
+        if let Err(error) = decoder.read(&event, &mut decoded) {
+            return (decoded, Some(error.told("", String::new)));
         }
     }
     if matches!(decoded.last(), Some(ModelEvent::End(_))) {
@@ -248,7 +248,7 @@ fn errors_end_the_answer_in_all_their_shapes() {
         (failed("server_error", "x"), "the model vendor failed in the middle of its answer: x"),
         (failed("rate_limit_exceeded", "x"), "the model vendor limits the rate of requests: x"),
         (failed("context_length_exceeded", "x"), "the conversation is too long for the model"),
-        (failed("invalid_prompt", "bad key"), "the model vendor rejected the request: bad [key]"),
+        (failed("invalid_prompt", "bad"), "the model vendor rejected the request: bad"),
         (
             json!({"type": "error", "code": "invalid_api_key", "message": "x", "param": null}),
             "the model vendor refused the key (401); check the profile's key",

@@ -20,6 +20,7 @@ crate::on_every_wire!(
     silence_and_trickle_end_by_the_clock,
     bytes_that_complete_no_event_do_not_keep_a_call_alive,
     a_vendor_that_is_not_there_is_passing,
+    of_what_a_vendor_says_only_its_own_words_are_searched_for_the_key,
 );
 
 async fn outcome_of(wire: Wire, reply: Reply) -> Outcome {
@@ -191,4 +192,23 @@ async fn a_vendor_that_is_not_there_is_passing(wire: Wire) {
     let outcome = follow(provider.as_ref(), request(vec![user("one", "hi")])).await;
     // Between the drop and the close of the port the connection may also break.
     assert_eq!(kind(&outcome), "passing");
+}
+
+/// Whoever wrote a part of the key knows it; who has it shown by the vendor does not.
+async fn of_what_a_vendor_says_only_its_own_words_are_searched_for_the_key(wire: Wire) {
+    let part = &KEY[..KEY.len() - 3];
+    let quoted = format!("Invalid value: '{part}'");
+    for (message, shown) in [(part, quoted.as_str()), ("hi", "Invalid value: [key]")] {
+        let replies = [
+            Reply::bad_request(&quoted),
+            Reply::new().text("a").error_event("invalid_request_error", &quoted),
+        ];
+        for reply in replies {
+            let (server, provider) = rig(wire).await;
+            server.push(reply);
+            let outcome = follow(provider.as_ref(), request(vec![user("one", message)])).await;
+            let told = outcome.1.unwrap().to_string();
+            assert!(told.ends_with(&format!(": {shown}")), "{message}: {told}");
+        }
+    }
 }
