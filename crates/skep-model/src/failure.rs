@@ -153,9 +153,9 @@ pub(crate) fn from_status(
             let behind = format!("; the model asked for is `{model}`");
             Failure { behind, ..of_profile(rejected(detail, " (404)")) }
         }
-        300..=399 => not_found(format!(
-            "the model address redirects ({number}); redirects are not followed"
-        )),
+        300..=399 => {
+            not_found(format!("the model address redirects ({number}); redirects are not followed"))
+        }
         _ => rejected(detail, &format!(" ({number})")),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::{SHORTEST, Secret, decode, forms, marker};
+use crate::{Owner, SHORTEST, Secret, decode, formats, forms, marker};
 
 /// Bytes of all forms up to which the fastest finder is made. Making that one takes the square of
 /// the length of a value that repeats itself, and half a KiB for each byte; of the other it is
@@ -20,10 +20,20 @@ pub(super) struct FormSet {
     pub(super) forms: Vec<SecretString>,
     /// By form: what stands in its place.
     pub(super) markers: Vec<String>,
+    /// By form.
+    besides: Vec<Beside>,
     begins: FirstBytes,
     pub(super) longest: usize,
     /// Keeps copies of the forms, which cannot be wiped: they live as long as the process.
     pub(super) finder: Option<AhoCorasick>,
+}
+
+/// What letters directly beside a form mean.
+#[derive(Clone, Copy)]
+pub(super) enum Beside {
+    Nothing,
+    /// That the form is a part of a longer name, and no secret: of agents' values.
+    Name,
 }
 
 struct FirstBytes([bool; 256]);
@@ -36,11 +46,15 @@ impl Default for FirstBytes {
 
 impl FormSet {
     pub(super) fn of<'s>(secrets: impl Iterator<Item = &'s Arc<Secret>>) -> Self {
-        let mut by_form: BTreeMap<String, &str> = BTreeMap::new();
+        let mut by_form: BTreeMap<String, (&str, Beside)> = BTreeMap::new();
         for secret in secrets {
             let value = secret.value.expose_secret();
             for form in forms::of(value).into_iter().chain(unescaped(value)) {
-                by_form.entry(form).or_insert(&secret.name);
+                let beside = match secret.owner == Owner::Agent && form == value {
+                    true => Beside::Name,
+                    false => Beside::Nothing,
+                };
+                by_form.entry(form).or_insert((&secret.name, beside));
             }
         }
         if by_form.is_empty() {
@@ -58,18 +72,25 @@ impl FormSet {
             .build(by_form.keys())
             .inspect_err(|error| tracing::error!(%error, "secrets cannot be searched for"))
             .ok();
-        let (forms, markers) = by_form
-            .into_iter()
-            .map(|(form, name)| (SecretString::from(form), marker(name)))
-            .unzip();
-        Self { forms, markers, begins, longest, finder }
+        let mut all = Self { forms: Vec::new(), begins, longest, finder, ..Self::default() };
+        for (form, (name, beside)) in by_form {
+            all.forms.push(SecretString::from(form));
+            all.markers.push(marker(name));
+            all.besides.push(beside);
+        }
+        all
     }
 
     /// The first secret from `at` on; of two that begin together the longer.
-    pub(super) fn find(&self, bytes: &[u8], at: usize) -> Option<(Range<usize>, &str)> {
-        let found = self.finder.as_ref()?.find(Input::new(bytes).span(at..bytes.len()))?;
-        let marker = self.markers.get(found.pattern().as_usize())?;
-        Some((found.range(), marker))
+    pub(super) fn find(&self, bytes: &[u8], mut at: usize) -> Option<(Range<usize>, &str)> {
+        loop {
+            let found = self.finder.as_ref()?.find(Input::new(bytes).span(at..bytes.len()))?;
+            let (number, range) = (found.pattern().as_usize(), found.range());
+            match self.besides.get(number)? {
+                Beside::Name if is_part_of_name(bytes, &range) => at = range.end,
+                Beside::Name | Beside::Nothing => return Some((range, self.markers.get(number)?)),
+            }
+        }
     }
 
     /// Where the earliest unfinished form begins that the rest of the bytes may be the beginning
@@ -100,6 +121,19 @@ impl FormSet {
         let form = self.forms.get(at)?.expose_secret().as_bytes();
         form.starts_with(rest).then_some(form)
     }
+}
+
+/// Whether a name goes on before or behind: letters and digits, also with a dash, a dot or an
+/// underscore between. Parts of ids and hosts are not looked for.
+fn is_part_of_name(bytes: &[u8], at: &Range<usize>) -> bool {
+    let is_joint = |byte: Option<&u8>| byte.is_some_and(|byte| b"-._".contains(byte));
+    let is_letter = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let ends = |at: usize| is_letter(bytes[..at].last()) && !formats::is_edge(bytes, at);
+    let begins = |at: usize| is_letter(bytes.get(at));
+    ends(at.start)
+        || begins(at.end)
+        || (is_joint(bytes[..at.start].last()) && ends(at.start - 1))
+        || (is_joint(bytes.get(at.end)) && begins(at.end + 1))
 }
 
 /// The value with escapes taken back that it happens to hold: a text that holds it is read so too.

@@ -378,7 +378,7 @@ fn count<'b>(bytes: impl Iterator<Item = &'b u8>, classes: u16) -> usize {
 }
 
 /// Whether a secret may begin here: no word goes on. The last letter of an escape is none.
-fn is_edge(bytes: &[u8], at: usize) -> bool {
+pub(super) fn is_edge(bytes: &[u8], at: usize) -> bool {
     let before = &bytes[..at];
     match before {
         [] => true,

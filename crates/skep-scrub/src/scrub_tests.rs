@@ -488,6 +488,44 @@ fn a_value_of_an_agent_that_overlaps_with_one_of_people_is_not_seen() {
     assert_eq!(with.clean("a zz9yy8xx7ww6vv55T b"), "a [secret:a0] b");
 }
 
+/// Ids, hashes, hosts and names of files are full of what may be a value: an agent could take them
+/// from all others.
+#[test]
+fn a_value_of_an_agent_is_no_part_of_a_longer_name() {
+    let value = "85f3-ec6febb28361";
+    let scrubber = scrubber_with(&[], &[value]);
+    for around in [
+        "{\"id\":\"01a1ed9e-c0f0-712b-*\"}",
+        "skep approve 01a1ed9e-c0f0-712b-*, or not",
+        "https://*.example.org/a",
+        "https://www.*/",
+        "x* and *x",
+        "at a_* or *_b and *.txt",
+    ] {
+        let text = around.replace('*', value);
+        assert_eq!(scrubber.clean(&text), text);
+        assert_eq!(streamed(&scrubber, &text.split("").collect::<Vec<_>>()), text);
+    }
+    for around in [
+        "*",
+        "key=*&more",
+        "Bearer *.",
+        "{\"a\":\"one\\n*\\n\"}",
+        "https://example.org/*/x?y=*",
+        "\u{1b}[31m*\u{1b}[m",
+        "- * -",
+        "_*_",
+        "é*é",
+        "%3D*%26",
+    ] {
+        let (text, shown) = (around.replace('*', value), around.replace('*', "[secret:a0]"));
+        assert_eq!(scrubber.clean(&text), shown);
+        assert_eq!(streamed(&scrubber, &text.split("").collect::<Vec<_>>()), shown);
+    }
+    // In base64 it always stands among other letters.
+    assert_eq!(scrubber.clean("eDg1ZjMtZWM2ZmViYjI4MzYxeA=="), "eD[secret:a0]eA==");
+}
+
 fn scrubber_with(people: &[&str], agents: &[&str]) -> Scrubber {
     let scrubber = scrubber(people);
     let agents = agents.iter().enumerate();

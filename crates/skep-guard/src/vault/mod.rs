@@ -30,6 +30,8 @@ const USE_PAUSE: Millis = 60_000;
 const RESEALED: usize = 64;
 /// Letters and digits side by side in the part of a key that nobody can guess.
 const MIXED: usize = 12;
+/// Letters behind the last dot of a name of a host or file: a key has digits there, or more.
+const LAST_LABEL: usize = 24;
 /// Entries that an agent may set itself.
 const OWN_ENTRIES: usize = 64;
 /// Secrets in use up to which agents may add more: each one makes every search slower.
@@ -542,15 +544,31 @@ pub fn is_like_key(value: &str) -> bool {
         let digits = part.bytes().filter(u8::is_ascii_digit).count();
         part.len() >= MIXED && digits >= 2 && part.len() - digits >= 2
     };
-    // A hive is full of ids and hashes: whoever could hide one could take it from all others.
-    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    let is_hash = [32, 40, 64].contains(&value.len()) && value.bytes().all(is_hex);
-    let is_uuid = value.len() == 36 && value.split('-').map(str::len).eq([8, 4, 4, 4, 12]);
     value.len() >= 2 * SHORTEST
         && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || is_mark(byte))
         && value.split(|letter: char| !letter.is_ascii_alphanumeric()).any(is_mixed)
-        && !is_uuid
-        && !is_hash
+        && !holds_name(value)
+}
+
+/// Whether the text is a hash, or holds an id or the name of a host or file. A hive is full of
+/// these: whoever could hide one could take it from all others, and hide where he was.
+fn holds_name(value: &str) -> bool {
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    let is_hash = [32, 40, 64].contains(&value.len()) && value.bytes().all(is_hex);
+    let is_groups = value.contains('-') && value.bytes().all(|byte| is_hex(byte) || byte == b'-');
+    let is_uuid = |part: &[u8]| {
+        let is_dash = |at: usize| [8, 13, 18, 23].contains(&at);
+        (0..).zip(part).all(|(at, byte)| if is_dash(at) { *byte == b'-' } else { is_hex(*byte) })
+    };
+    let is_dotted = |part: &str| {
+        let last = part.rsplit_once('.').map_or("", |(_, last)| last);
+        (2..=LAST_LABEL).contains(&last.len()) && last.bytes().all(|it| it.is_ascii_alphabetic())
+    };
+    let is_sign = |letter: char| !letter.is_ascii_alphanumeric() && !"-.".contains(letter);
+    is_hash
+        || is_groups
+        || value.as_bytes().windows(36).any(is_uuid)
+        || value.split(is_sign).any(is_dotted)
 }
 
 /// Hides a value that an agent gave, where that is hidden and there is room.

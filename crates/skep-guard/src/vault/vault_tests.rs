@@ -388,3 +388,35 @@ async fn vault_an_entry_that_is_added_replaces_none() {
     assert_eq!(value(&vault, HIVE, "ONE").as_deref(), Ok("value-of-the-first"));
     assert_eq!(value(&vault, 7, "ONE").as_deref(), Ok("value-of-the-third"));
 }
+
+#[test]
+fn vault_ids_hashes_hosts_and_files_do_not_look_like_keys() {
+    let id = "01a1ed9e-c0f0-712b-85f3-ec6febb28361";
+    let hash = "ec6febb28361ec6febb28361ec6febb28361abcd";
+    let names = [
+        id,
+        &id[9..],
+        &id[19..],
+        &format!("approvals/{id}"),
+        &format!("turn-{id}.part2"),
+        hash,
+        "d111111abcdef8.cloudfront.net",
+        "D111111ABCDEF8.CloudFront.NET",
+        "d111111abcdef8.cloudfront.net/path",
+        "drop/to=d111111abcdef8.evil.example",
+        "notes-0123456789ab.txt",
+        "claude-sonnet-4-5-20250929",
+    ];
+    for name in names {
+        assert!(!is_like_key(name), "{name}");
+    }
+    for key in [
+        "own-token-0123456789ab",
+        "ec6febb28361ec6febb28361",
+        "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",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
+        "aB3dE5gH7jK9/N1pQ2+4tU6==",
+    ] {
+        assert!(is_like_key(key), "{key}");
+    }
+}

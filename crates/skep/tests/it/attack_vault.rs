@@ -246,6 +246,38 @@ async fn attack_no_name_is_a_secret() {
     nowhere(&stage, play, &[&value]).await;
 }
 
+/// An agent that knows an id takes it from nobody.
+#[tokio::test]
+async fn attack_a_value_of_an_agent_hides_no_id() {
+    let site = Site::start().await;
+    let stage = stage(&site).await;
+    let asks = "allowed_tools: [bash]\npolicy:\n  - {effect: ask, tool: bash}\n";
+    stage.write("teams/other/config.yaml", asks);
+    let play = stage.run(stage.start()).await;
+    stage.model.push(Reply::call("bash", json!({"command": "true"})));
+    let item = play.item("other", "s", "run it").await;
+    play.until_state("other", &item, "waiting").await;
+    let open = || async {
+        let page = play.api().get("/api/v1/approvals?state=open").await.unwrap().good().unwrap();
+        page["approvals"][0].clone()
+    };
+    let asked = open().await;
+    let id = asked["id"].as_str().unwrap();
+    for value in [&id[19..], id, &format!("approvals/{id}"), &format!("x={id}")] {
+        let set = json!({"key": "HAP", "value": value});
+        let said = call(&stage, &play, "main", "vault_set", set).await;
+        assert!(said.contains("not hidden"), "{said}");
+    }
+    // One that is hidden where it stands alone.
+    let own = format!("{}x", &id[19..]);
+    let said = call(&stage, &play, "main", "vault_set", json!({"key": "OWN", "value": own})).await;
+    assert!(said.contains("[secret:vault.OWN]"), "{said}");
+    assert_eq!(open().await, asked);
+    stage.model.push(Reply::say("so be it"));
+    play.answer(&asked, "deny").await.good().unwrap();
+    play.ended("other", &item).await;
+}
+
 #[tokio::test]
 async fn attack_a_value_is_hidden_the_first_time_an_agent_sets_it() {
     let site = Site::start().await;
