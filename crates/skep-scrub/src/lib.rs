@@ -7,6 +7,7 @@
 //! on purpose this is no wall: those do not get it in the first place.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
@@ -66,6 +67,11 @@ impl Secret {
     pub fn bytes(&self) -> usize {
         self.value.expose_secret().len()
     }
+
+    /// Whether it is the same value under the same name.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.name == other.name && self.value.expose_secret() == other.value.expose_secret()
+    }
 }
 
 /// The secrets of this process. One for all: what is secret is a fact of the process, as its
@@ -75,20 +81,23 @@ pub fn known() -> &'static Scrubber {
     &KNOWN
 }
 
-/// Knows secrets and replaces them. Secrets are only ever added: one that was in use may still
-/// turn up after the configuration no longer names it.
+/// Knows secrets and replaces them. A secret stays known until it is forgotten by name: one that
+/// was in use may still turn up after the configuration no longer names it.
 #[derive(Default)]
 pub struct Scrubber {
     /// Written when a secret becomes known, read everywhere at any time.
     table: RwLock<Arc<Table>>,
     /// Held while a table is made of the one before: no reader waits for that.
-    adding: Mutex<()>,
+    changing: Mutex<()>,
 }
 
 /// Every form of every secret, ready to be searched for.
 #[derive(Default)]
 struct Table {
+    /// One for each name that a value has.
     secrets: Vec<Arc<Secret>>,
+    /// Other than that of every table before.
+    version: usize,
     people: FormSet,
     agents: FormSet,
     longest: usize,
@@ -103,40 +112,45 @@ impl Scrubber {
     /// From now on these are replaced. Gives back the names of those that are too short for that.
     /// One that holds a marker is no secret: it would take the marker's place everywhere.
     pub fn add(&self, secrets: impl IntoIterator<Item = Secret>) -> Vec<String> {
-        let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let known = self.table();
         let mut all = known.secrets.clone();
-        let (mut too_short, mut is_new) = (Vec::new(), false);
+        let mut too_short = Vec::new();
         for secret in secrets {
             let value = secret.value.expose_secret();
-            if value.len() < SHORTEST {
-                if !value.is_empty() {
-                    too_short.push(secret.name);
-                }
-                continue;
-            }
-            let at = all.iter().position(|known| known.value.expose_secret() == value);
-            match at.map(|at| (at, all[at].owner)) {
+            match value.len() {
+                0 => {}
+                length if length < SHORTEST => too_short.push(secret.name),
                 _ if value.contains(MARK) => {}
-                None => all.push(Arc::new(secret)),
-                // What people keep as well is theirs.
-                Some((at, Owner::Agent)) if secret.owner == Owner::People => {
-                    all[at] = Arc::new(secret);
-                    is_new = true;
-                }
-                Some(_) => {}
+                _ if all.iter().any(|it| it.owner == secret.owner && it.is_same(&secret)) => {}
+                _ => all.push(Arc::new(secret)),
             }
         }
-        if is_new || all.len() > known.secrets.len() {
-            let table = Arc::new(Table::of(all));
-            *self.table.write().unwrap_or_else(PoisonError::into_inner) = table;
+        if all.len() > known.secrets.len() {
+            self.replace(&known, all);
         }
         too_short
     }
 
-    /// How many secrets are known.
-    pub fn total(&self) -> usize {
-        self.table().secrets.len()
+    /// From now on these are not replaced, unless another name has the same value.
+    pub fn forget(&self, gone: &[Secret]) {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.table();
+        let mut all = known.secrets.clone();
+        all.retain(|secret| !gone.iter().any(|gone| gone.is_same(secret)));
+        if all.len() < known.secrets.len() {
+            self.replace(&known, all);
+        }
+    }
+
+    fn replace(&self, known: &Table, secrets: Vec<Arc<Secret>>) {
+        let table = Arc::new(Table::of(secrets, known.version + 1));
+        *self.table.write().unwrap_or_else(PoisonError::into_inner) = table;
+    }
+
+    /// Changes with the secrets that are known.
+    pub fn version(&self) -> usize {
+        self.table().version
     }
 
     /// How many secrets of this owner are known.
@@ -182,7 +196,8 @@ impl Scrubber {
         }
     }
 
-    /// Replaces secrets in every text of a JSON value, keys included; whether there were any.
+    /// Replaces secrets in every text of a JSON value, keys included but for names of fields;
+    /// whether there were any.
     pub fn clean_json(&self, value: &mut Value) -> bool {
         clean_json(&self.table(), value)
     }
@@ -234,6 +249,15 @@ enum Formats {
     Kept,
 }
 
+/// The longest name of a field.
+const FIELD: usize = 32;
+
+/// Whether a key of JSON may be the name of a field: without it nobody could read the others. No
+/// key or token is made of small letters and underscores alone.
+fn is_field(key: &str) -> bool {
+    key.len() <= FIELD && key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+}
+
 fn clean_json(table: &Table, value: &mut Value) -> bool {
     match value {
         Value::String(text) => match table.clean(text, Formats::Found) {
@@ -247,14 +271,14 @@ fn clean_json(table: &Table, value: &mut Value) -> bool {
             items.iter_mut().fold(false, |found, item| clean_json(table, item) | found)
         }
         Value::Object(fields) => {
-            let mut found = false;
-            if fields.keys().any(|key| matches!(table.clean(key, Formats::Found), Cow::Owned(_))) {
-                found = true;
-                let old = std::mem::take(fields);
-                let renamed = old.into_iter();
-                let renamed =
-                    renamed.map(|(key, item)| (table.clean(&key, Formats::Found).into(), item));
-                *fields = renamed.collect();
+            let clean = |key: &str| match table.clean(key, Formats::Found) {
+                Cow::Owned(clean) if !is_field(key) => Some(clean),
+                _ => None,
+            };
+            let found = fields.keys().any(|key| clean(key).is_some());
+            if found {
+                let old = std::mem::take(fields).into_iter();
+                *fields = old.map(|(key, item)| (clean(&key).unwrap_or(key), item)).collect();
             }
             fields.values_mut().fold(found, |found, item| clean_json(table, item) | found)
         }
@@ -263,9 +287,12 @@ fn clean_json(table: &Table, value: &mut Value) -> bool {
 }
 
 impl Table {
-    fn of(secrets: Vec<Arc<Secret>>) -> Self {
+    fn of(secrets: Vec<Arc<Secret>>, version: usize) -> Self {
         let of = |owner| secrets.iter().filter(move |secret| secret.owner == owner);
-        let (people, agents) = (FormSet::of(of(Owner::People)), FormSet::of(of(Owner::Agent)));
+        // What people keep as well is theirs.
+        let kept: HashSet<&str> = of(Owner::People).map(|it| it.value.expose_secret()).collect();
+        let own = of(Owner::Agent).filter(|it| !kept.contains(it.value.expose_secret()));
+        let (people, agents) = (FormSet::of(of(Owner::People)), FormSet::of(own));
         let forms = || people.forms.iter().chain(&agents.forms).map(ExposeSecret::expose_secret);
         let phrases = forms().filter(|form| !form.bytes().all(stream::is_of_word));
         let lag = phrases.map(str::len).max().unwrap_or(0).min(stream::MOST_LAG);
@@ -274,7 +301,7 @@ impl Table {
             secret.value.expose_secret().contains(|c: char| c.is_control() || "\"\\/'`".contains(c))
         };
         let backslashes = secrets.iter().any(escaped);
-        Self { secrets, people, agents, longest, backslashes, lag }
+        Self { secrets, version, people, agents, longest, backslashes, lag }
     }
 
     fn is_empty(&self) -> bool {

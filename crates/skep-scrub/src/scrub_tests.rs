@@ -111,6 +111,36 @@ fn json_is_cleaned_in_keys_and_values() {
     assert_eq!(value, json!({"[secret:s0]": {"k": ["x [secret:s0] y"]}, "n": 7}));
 }
 
+/// An answer whose fields have other names is none.
+#[test]
+fn names_of_fields_stay() {
+    let scrubber = scrubber(&["approvals", "session_key"]);
+    let mut value = json!({"approvals": [{"session_key": "the approvals"}]});
+    let expected = json!({"approvals": [{"session_key": "the [secret:s0]"}]});
+    assert_eq!(scrubber.clean_json_text(value.to_string()), expected.to_string());
+    assert!(scrubber.clean_json(&mut value));
+    assert_eq!(value, expected);
+    let mut fields = json!({"approvals": []});
+    assert!(!scrubber.clean_json(&mut fields));
+}
+
+#[test]
+fn a_secret_is_forgotten_once_no_name_has_it() {
+    let scrubber = scrubber_with(&["shared-secret-1"], &["own-secret-0123456789"]);
+    let before = scrubber.version();
+    scrubber.add([Secret::new("other", "shared-secret-1")]);
+    scrubber.add([Secret::new("people", "own-secret-0123456789")]);
+    let text = "shared-secret-1 own-secret-0123456789";
+    assert_eq!(scrubber.clean(text), "[secret:s0] [secret:people]");
+    scrubber.forget(&[Secret::new("s0", "shared-secret-1"), Secret::new("s0", "unknown-value")]);
+    scrubber.forget(&[Secret::new("people", "own-secret-0123456789")]);
+    assert_eq!(scrubber.clean(text), "[secret:other] [secret:a0]");
+    scrubber.forget(&[Secret::new("other", "shared-secret-1")]);
+    scrubber.forget(&[Secret::new("a0", "own-secret-0123456789")]);
+    assert_eq!(scrubber.clean(text), text);
+    assert_eq!(scrubber.version(), before + 6);
+}
+
 /// A value that looks like a piece of JSON takes nothing from the JSON around it.
 #[test]
 fn a_json_text_stays_one() {

@@ -4,6 +4,7 @@
 //! Whoever keeps the rows hands them in with [`Vault::restore`] and is told of every change before
 //! it counts. A key that is missing or wrong locks the entries that need it and nothing else.
 
+mod check;
 mod cipher;
 mod error;
 mod keys;
@@ -15,27 +16,23 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use secrecy::{ExposeSecret, SecretString};
 use skep_core::policy::network::HostEntry;
-use skep_core::policy::vault::{self, HIVE, NAME_BYTES, VALUE_BYTES, VaultRow, VaultWrite};
+use skep_core::policy::vault::{self, HIVE, VaultRow, VaultWrite};
 use skep_core::{BoxFuture, Millis};
 
+use check::{MOST_SECRETS, check_name, check_room, check_value};
+pub use check::{check_credential, is_hidden, is_like_key};
 pub use error::VaultError;
 pub use keys::{CREDENTIAL, KEY_VARIABLE, KeyPlace, VaultKeys};
 
 pub use skep_scrub::Owner;
-use skep_scrub::{SHORTEST, Secret};
+use skep_scrub::Secret;
 
 /// Uses within this time are one row that changes.
 const USE_PAUSE: Millis = 60_000;
 /// Rows that are sealed anew in one commit.
 const RESEALED: usize = 64;
-/// Letters and digits side by side in the part of a key that nobody can guess.
-const MIXED: usize = 12;
-/// Letters behind the last dot of a name of a host or file: a key has digits there, or more.
-const LAST_LABEL: usize = 24;
 /// Entries that an agent may set itself.
 const OWN_ENTRIES: usize = 64;
-/// Secrets in use up to which agents may add more: each one makes every search slower.
-const MOST_SECRETS: usize = 4096;
 
 /// Keeps a change; the second is who made it. It counts once this is done.
 pub type KeepVault =
@@ -307,7 +304,8 @@ impl Vault {
             Some(_) => {}
         }
         self.keep(VaultWrite::Remove { owner, name: key.1.clone() }, by).await?;
-        self.write().entries.remove(&key);
+        let gone = self.write().entries.remove(&key);
+        self.forget(gone.into_iter().collect()).await;
         Ok(())
     }
 
@@ -318,8 +316,25 @@ impl Vault {
             return Ok(());
         }
         self.keep(VaultWrite::RemoveOwner(owner), None).await?;
-        self.write().entries.retain(|key, _| key.0 != owner);
+        let gone = {
+            let mut state = self.write();
+            let (gone, left) = std::mem::take(&mut state.entries)
+                .into_iter()
+                .partition::<BTreeMap<_, _>, _>(|(key, _)| key.0 == owner);
+            state.entries = left;
+            gone
+        };
+        self.forget(gone.into_values().collect()).await;
         Ok(())
+    }
+
+    /// The values of removed entries are ordinary text again, but for those that others have.
+    async fn forget(&self, gone: Vec<HeldEntry>) {
+        let mut gone: Vec<Secret> = gone.iter().filter_map(hidden).collect();
+        let others: Vec<Secret> = self.read().entries.values().filter_map(hidden).collect();
+        gone.retain(|secret| !others.iter().any(|other| other.is_same(secret)));
+        let forget = move || skep_scrub::known().forget(&gone);
+        let _ = tokio::task::spawn_blocking(forget).await;
     }
 
     /// Makes a key and seals every entry with it; the id of the key and how many entries. The old
@@ -467,108 +482,9 @@ fn read_keys(place: Option<&KeyPlace>, home: &Path) -> Result<VaultKeys, VaultEr
     VaultKeys::read(place.ok_or(VaultError::NoPlace)?, home)
 }
 
-fn check_name(name: &str) -> Result<(), VaultError> {
-    match vault::is_name(name) {
-        true => Ok(()),
-        false => Err(VaultError::Invalid(format!(
-            "a vault entry's name begins with a letter and has at most {NAME_BYTES} letters, \
-             digits, dashes, dots and underscores"
-        ))),
-    }
-}
-
-/// Whether an agent may give another one this value, to be used and never seen. It is hidden from
-/// all, so ordinary words are refused; and no refusal repeats a name that may be the value.
-pub fn check_credential(name: &str, value: &str) -> Result<(), VaultError> {
-    check_name(name)?;
-    if is_like_key(name) {
-        let why = "the name of a credential looks like a key; its name comes first, then its value";
-        return Err(VaultError::Invalid(why.to_owned()));
-    }
-    check_value(name, value, true)?;
-    if !is_like_key(value) {
-        let why = "a credential is a key of 16 or more letters and digits; ordinary words cannot \
-                   be hidden";
-        return Err(VaultError::Invalid(why.to_owned()));
-    }
-    check_room()
-}
-
-/// Whether agents may have more values hidden.
-fn check_room() -> Result<(), VaultError> {
-    match skep_scrub::known().count(Owner::Agent) < MOST_SECRETS {
-        true => Ok(()),
-        false => {
-            let why = "too many values were set since the hive started; a restart makes room";
-            Err(VaultError::Invalid(why.to_owned()))
-        }
-    }
-}
-
-fn check_value(name: &str, value: &str, secret: bool) -> Result<(), VaultError> {
-    let least = if secret { SHORTEST } else { 1 };
-    if !(least..=VALUE_BYTES).contains(&value.len()) {
-        return Err(VaultError::Invalid(format!(
-            "a value has {least} to {VALUE_BYTES} bytes: a shorter one could not be told from \
-             ordinary text"
-        )));
-    }
-    if skep_scrub::known().is_marked(value) {
-        let why = "the value holds the name of a secret in brackets, not a value";
-        return Err(VaultError::Invalid(why.to_owned()));
-    }
-    if name.contains(value) {
-        let why = "the name of the entry holds its value; use another name";
-        return Err(VaultError::Invalid(why.to_owned()));
-    }
-    Ok(())
-}
-
 /// The name that stands in the place of a value.
 pub fn marked_as(name: &str) -> String {
     format!("vault.{name}")
-}
-
-/// Whether the value of an agent's own entry is hidden as those of people are. One that could be a
-/// word, a phrase, a path, a name or an id is not: an agent could take ordinary text from all
-/// others with it.
-pub fn is_hidden(value: &str, secret: bool) -> bool {
-    secret || is_like_key(value)
-}
-
-/// Whether a text looks like a key: long, of the letters that keys are made of, and somewhere with
-/// letters and digits side by side. Names have them apart: `claude-sonnet-4-5`.
-pub fn is_like_key(value: &str) -> bool {
-    let is_mark = |byte: u8| b"+/=_-.~".contains(&byte);
-    let is_mixed = |part: &str| {
-        let digits = part.bytes().filter(u8::is_ascii_digit).count();
-        part.len() >= MIXED && digits >= 2 && part.len() - digits >= 2
-    };
-    value.len() >= 2 * SHORTEST
-        && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || is_mark(byte))
-        && value.split(|letter: char| !letter.is_ascii_alphanumeric()).any(is_mixed)
-        && !holds_name(value)
-}
-
-/// Whether the text is a hash, or holds an id or the name of a host or file. A hive is full of
-/// these: whoever could hide one could take it from all others, and hide where he was.
-fn holds_name(value: &str) -> bool {
-    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    let is_hash = [32, 40, 64].contains(&value.len()) && value.bytes().all(is_hex);
-    let is_groups = value.contains('-') && value.bytes().all(|byte| is_hex(byte) || byte == b'-');
-    let is_uuid = |part: &[u8]| {
-        let is_dash = |at: usize| [8, 13, 18, 23].contains(&at);
-        (0..).zip(part).all(|(at, byte)| if is_dash(at) { *byte == b'-' } else { is_hex(*byte) })
-    };
-    let is_dotted = |part: &str| {
-        let last = part.rsplit_once('.').map_or("", |(_, last)| last);
-        (2..=LAST_LABEL).contains(&last.len()) && last.bytes().all(|it| it.is_ascii_alphabetic())
-    };
-    let is_sign = |letter: char| !letter.is_ascii_alphanumeric() && !"-.".contains(letter);
-    is_hash
-        || is_groups
-        || value.as_bytes().windows(36).any(is_uuid)
-        || value.split(is_sign).any(is_dotted)
 }
 
 /// Hides a value that an agent gave, where that is hidden and there is room.

@@ -3,6 +3,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Mutex;
 
+use skep_core::policy::vault::VALUE_BYTES;
 use tempfile::TempDir;
 
 use super::*;
@@ -418,5 +419,38 @@ fn vault_ids_hashes_hosts_and_files_do_not_look_like_keys() {
         "aB3dE5gH7jK9/N1pQ2+4tU6==",
     ] {
         assert!(is_like_key(key), "{key}");
+    }
+}
+
+#[tokio::test]
+async fn vault_a_removed_value_is_ordinary_text_again() {
+    let bench = Bench::new();
+    let vault = bench.open();
+    let clean = |text: &str| skep_scrub::known().clean(text).into_owned();
+    let text = "undone-word, undone-Token-0123456789ab";
+    for owner in [HIVE, 7] {
+        set(&vault, owner, "UNDONE", "undone-word").await;
+    }
+    vault.set(new(7, "OWN", "undone-Token-0123456789ab", false), None, 1).await.unwrap();
+    assert_eq!(clean(text), "[secret:vault.UNDONE], [secret:vault.OWN]");
+    vault.remove(HIVE, "UNDONE", true, None).await.unwrap();
+    assert_eq!(clean(text), "[secret:vault.UNDONE], [secret:vault.OWN]", "another has it");
+    vault.remove(7, "OWN", false, None).await.unwrap();
+    assert_eq!(clean(text), "[secret:vault.UNDONE], undone-Token-0123456789ab");
+    vault.remove_owner(7).await.unwrap();
+    assert_eq!(clean(text), text);
+}
+
+#[tokio::test]
+async fn vault_ordinary_words_and_blanks_are_no_values() {
+    let vault = Bench::new().open();
+    for value in ["approvals", "Approvals", "APPROVALS", "session_key", "        ", " \n\t \n\t \n"]
+    {
+        let refused = vault.set(new(HIVE, "W", value, true), None, 1).await.unwrap_err();
+        assert_eq!(refused.code(), "vault_invalid", "{value}");
+        assert_eq!(skep_scrub::known().clean(value), value);
+    }
+    for value in ["hQzKwmPx", "approvals1", "correcthorsebattery", "two words"] {
+        set(&vault, HIVE, "W", value).await;
     }
 }

@@ -55,7 +55,7 @@ impl ModelContext {
 impl Turn {
     pub(crate) async fn read_context(&self, state: &mut TurnState) -> Result<ModelContext, Lost> {
         self.write_deferred(state).await?;
-        let secrets = skep_scrub::known().total();
+        let secrets = skep_scrub::known().version();
         let (compaction, rows) = match self.begun_here(state, secrets) {
             Some(session) => (session.compaction, session.rows),
             None => self.read_rows().await?,

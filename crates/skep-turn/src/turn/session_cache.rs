@@ -18,7 +18,7 @@ pub struct CachedSession {
     pub compaction: Option<Compaction>,
     /// Every row after it, without gaps.
     pub rows: Vec<Arc<Message>>,
-    /// How many secrets were known when the rows were cleaned of them.
+    /// The version of the secrets that the rows were cleaned of.
     pub secrets: usize,
 }
 
