@@ -12,24 +12,25 @@ const LAST_LABEL: usize = 24;
 /// Secrets in use up to which agents may add more: each one makes every search slower.
 pub(super) const MOST_SECRETS: usize = 4096;
 
+/// No refusal repeats a name that may be the value.
 pub(super) fn check_name(name: &str) -> Result<(), VaultError> {
-    match vault::is_name(name) {
-        true => Ok(()),
-        false => Err(VaultError::Invalid(format!(
+    let why = match vault::is_name(name) {
+        true if !is_like_key(name) => return Ok(()),
+        true => {
+            "the name of the entry looks like a key; its name comes first, then its value".into()
+        }
+        false => format!(
             "a vault entry's name begins with a letter and has at most {NAME_BYTES} letters, \
              digits, dashes, dots and underscores"
-        ))),
-    }
+        ),
+    };
+    Err(VaultError::Invalid(why))
 }
 
 /// Whether an agent may give another one this value, to be used and never seen. It is hidden from
-/// all, so ordinary words are refused; and no refusal repeats a name that may be the value.
+/// all, so ordinary words are refused.
 pub fn check_credential(name: &str, value: &str) -> Result<(), VaultError> {
     check_name(name)?;
-    if is_like_key(name) {
-        let why = "the name of a credential looks like a key; its name comes first, then its value";
-        return Err(VaultError::Invalid(why.to_owned()));
-    }
     check_value(name, value, true)?;
     if !is_like_key(value) {
         let why = "a credential is a key of 16 or more letters and digits; ordinary words cannot \

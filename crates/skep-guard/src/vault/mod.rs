@@ -343,16 +343,22 @@ impl Vault {
     pub async fn rotate(&self, by: Option<String>) -> Result<(String, usize), VaultError> {
         let _changing = self.changing.lock().await;
         let place = self.place.as_ref().ok_or(VaultError::NoPlace)?;
-        let before = read_keys(Some(place), &self.home);
         let known = self.read().keys.as_ref().ok().and_then(newest);
-        let keys = match before {
-            // Somebody added a key: this is the one to go over to.
-            Ok(keys) if known.is_some() && newest(&keys) != known => keys,
-            Ok(_) => place.add()?,
-            Err(VaultError::NoKeyFile { .. }) if self.read().entries.is_empty() => place.add()?,
+        match read_keys(Some(place), &self.home) {
+            Ok(keys) => {
+                let found = newest(&keys);
+                self.write().keys = Ok(keys);
+                self.check_ours()?;
+                // Somebody added a key: this is the one to go over to.
+                if known.is_none() || found == known {
+                    self.write().keys = Ok(place.add()?);
+                }
+            }
+            Err(VaultError::NoKeyFile { .. }) if self.read().entries.is_empty() => {
+                self.write().keys = Ok(place.add()?);
+            }
             Err(error) => return Err(error),
-        };
-        self.write().keys = Ok(keys);
+        }
         self.reseal(by).await
     }
 
@@ -372,8 +378,9 @@ impl Vault {
             let newest = state.keys.as_ref().map_err(Clone::clone)?.newest();
             let key_id = newest.map(|(id, _)| id.to_owned()).unwrap_or_default();
             for entry in state.entries.values().filter(|entry| entry.row.key_id != key_id) {
-                let Some(value) = &entry.value else { continue };
-                let (key_id, sealed) = state.seal(entry.row.owner, &entry.row.name, value)?;
+                let opened = || state.open(&entry.row).ok();
+                let Some(value) = entry.value.clone().or_else(opened) else { continue };
+                let (key_id, sealed) = state.seal(entry.row.owner, &entry.row.name, &value)?;
                 resealed.push(VaultRow { key_id, sealed, ..entry.row.clone() });
             }
             key_id

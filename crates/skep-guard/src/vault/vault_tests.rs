@@ -454,3 +454,40 @@ async fn vault_ordinary_words_and_blanks_are_no_values() {
         set(&vault, HIVE, "W", value).await;
     }
 }
+
+#[tokio::test]
+async fn vault_a_foreign_key_file_is_not_rotated() {
+    let (ours, other) = (Bench::new(), Bench::new());
+    set(&ours.open(), HIVE, "A", "value-of-ours").await;
+    set(&other.open(), HIVE, "A", "value-of-other").await;
+    let own = fs::read_to_string(ours.file()).unwrap();
+    let foreign = fs::read_to_string(other.file()).unwrap();
+    fs::write(ours.file(), &foreign).unwrap();
+    let vault = ours.open();
+    let refused = vault.rotate(None).await.unwrap_err();
+    assert_eq!(refused, VaultError::Foreign { path: ours.file() });
+    assert_eq!(fs::read_to_string(ours.file()).unwrap(), foreign);
+    // With the right file back it goes on.
+    fs::write(ours.file(), &own).unwrap();
+    assert!(vault.unlock());
+    assert_eq!(vault.rotate(None).await.unwrap().1, 1);
+    // A file that was missing at the start is no foreign one.
+    let right = fs::read_to_string(ours.file()).unwrap();
+    fs::remove_file(ours.file()).unwrap();
+    let vault = ours.open();
+    let mode = fs::Permissions::from_mode(0o600);
+    fs::write(ours.file(), right).unwrap();
+    fs::set_permissions(ours.file(), mode).unwrap();
+    assert_eq!(vault.rotate(None).await.map(|(_, many)| many), Ok(1));
+}
+
+#[tokio::test]
+async fn vault_a_name_that_looks_like_a_key_is_refused_and_not_repeated() {
+    let vault = Bench::new().open();
+    for secret in [true, false] {
+        let entry = new(HIVE, "A1b2C3d4E5f6G7h8", "value-of-the-entry", secret);
+        let refused = vault.set(entry, None, 1).await.unwrap_err();
+        assert_eq!(refused.code(), "vault_invalid");
+        assert!(!refused.to_string().contains("A1b2"), "{refused}");
+    }
+}
