@@ -175,8 +175,11 @@ fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 pub(crate) async fn read(headers: &HeaderMap, body: Body, most: usize) -> Result<Bytes, Problem> {
-    let encoding = only(headers, &header::CONTENT_ENCODING)?.unwrap_or("identity");
-    if !encoding.eq_ignore_ascii_case("identity") {
+    let is = |name, plain| {
+        let told = only(headers, &name)?.unwrap_or(plain);
+        Ok::<_, Problem>(told.eq_ignore_ascii_case(plain))
+    };
+    if !is(header::CONTENT_ENCODING, "identity")? || !is(header::TRANSFER_ENCODING, "chunked")? {
         let detail = "compressed bodies are not accepted; send it plain";
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "compressed", detail));
     }
@@ -350,6 +353,13 @@ mod tests {
         ];
         for (number, (request, expected)) in cases.into_iter().enumerate() {
             assert_eq!(status_of(request).await, expected, "case {number}");
+        }
+        for (transfer, expected) in
+            [("chunked", 200), ("Chunked", 200), ("gzip, chunked", 415), ("gzip", 415), ("x", 415)]
+        {
+            let mut request = request(json, None, good);
+            request.headers_mut().insert(header::TRANSFER_ENCODING, transfer.parse().unwrap());
+            assert_eq!(status_of(request).await, expected, "{transfer}");
         }
     }
 }
