@@ -131,6 +131,7 @@ struct Search {
 }
 
 fn matcher(pattern: &str) -> Result<RegexMatcher, String> {
+    walk::check_pattern(pattern)?;
     RegexMatcherBuilder::new()
         .line_terminator(Some(b'\n'))
         .size_limit(PATTERN_BYTES)

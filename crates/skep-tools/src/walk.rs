@@ -56,6 +56,7 @@ impl FileFilter {
     pub fn new(glob: Option<&str>, kind: Option<&str>) -> Result<Self, String> {
         let mut globs = OverrideBuilder::new(ignores::ROOT);
         if let Some(glob) = glob {
+            check_pattern(glob)?;
             globs.add(glob).map_err(|error| format!("bad_glob: {error}"))?;
         }
         let mut types = TypesBuilder::new();
@@ -82,6 +83,16 @@ impl FileFilter {
     /// A glob such as `!target` keeps the walk out of a folder.
     fn enters(&self, path: &Path) -> bool {
         !self.glob.matched(ignores::shown(path), true).is_ignore()
+    }
+}
+
+/// The name of a secret in brackets would be read as any one of its letters.
+pub(crate) fn check_pattern(pattern: &str) -> Result<(), String> {
+    match skep_scrub::known().is_marked(pattern) {
+        true => Err("secret_in_arguments: the pattern holds a secret, which is replaced by its \
+                     name before anything looks for it; look for something else"
+            .to_owned()),
+        false => Ok(()),
     }
 }
 

@@ -402,3 +402,23 @@ async fn attack_grep_shows_and_finds_no_part_of_a_secret() {
         assert_eq!(found.text, "[no line matches]\n", "{pattern}");
     }
 }
+
+/// As a pattern, the name in brackets matches any line with one of its letters.
+#[tokio::test]
+async fn the_name_of_a_secret_is_no_pattern() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("c"), "a line of letters\n").unwrap();
+    skep_scrub::known().add([skep_scrub::Secret::new("vault.SOUGHT", "Sought-Canary-Q7x")]);
+    for marker in ["[secret:vault.SOUGHT]", "[secret:format.npm-token]"] {
+        for (tool, arguments) in [
+            ("grep", json!({"pattern": marker})),
+            ("grep", json!({"pattern": "a", "glob": format!("*{marker}")})),
+            ("glob", json!({"pattern": format!("**/{marker}")})),
+        ] {
+            let answer = use_tool(tool, home.path(), arguments).await;
+            assert_eq!(answer.class(), "secret_in_arguments", "{tool}: {answer:?}");
+        }
+    }
+    let answer = use_tool("grep", home.path(), json!({"pattern": "[secret]"})).await;
+    assert!(!answer.is_error && answer.text.contains("a line"), "{answer:?}");
+}
