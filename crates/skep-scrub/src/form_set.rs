@@ -93,6 +93,16 @@ impl FormSet {
         }
     }
 
+    /// Where secrets stand, one behind the other.
+    pub(super) fn places(&self, bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let (found, _) = self.find(bytes, at)?;
+            at = found.end;
+            Some(found)
+        })
+    }
+
     /// Where the earliest unfinished form begins that the rest of the bytes may be the beginning
     /// of, at least so many bytes long; their end when there is none.
     pub(super) fn unfinished(&self, bytes: &[u8], at: usize, least: usize) -> usize {

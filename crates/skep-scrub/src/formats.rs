@@ -5,6 +5,7 @@
 //! a run is longer than a word: ordinary text is looked at in one place out of twelve. A text is
 //! looked through once, for whatever it holds.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -165,6 +166,18 @@ impl Match {
         let at = self.at.start + by..self.at.end + by;
         Self { fixed: self.fixed + by, at, ..self }
     }
+}
+
+/// A letter of a secret that is known: no letter to any rule, whatever it is, and a digit to a
+/// private key. No text has it.
+const MASK: u8 = 0xFF;
+
+/// The bytes without what is known as a secret already: whether something around one is a format
+/// would else tell which letters it has.
+pub(super) fn masked<'b>(bytes: &'b [u8], known: &[Range<usize>]) -> Cow<'b, [u8]> {
+    let mut masked = Cow::Borrowed(bytes);
+    known.iter().for_each(|at| masked.to_mut()[at.clone()].fill(MASK));
+    masked
 }
 
 /// All that stand in the bytes, in the order of their starts; of two that begin together the longer

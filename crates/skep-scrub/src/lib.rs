@@ -335,19 +335,26 @@ impl Table {
         #[cfg(test)]
         work::add(text.len());
         let (mut levels, cut) = decode::levels(text, self.reading());
+        let lowered = decode::lowered(text);
+        let mut hidden: Vec<Range<usize>> = self.people.places(text.as_bytes()).collect();
+        hidden.extend(lowered.iter().flat_map(|level| self.people.places(&level.bytes)));
         let mut matches = Vec::new();
         if formats == Formats::Found {
-            matches = formats::all(text.as_bytes());
+            matches = formats::all(&formats::masked(text.as_bytes(), &hidden));
             for level in &mut levels {
+                let hidden: Vec<Range<usize>> = self.people.places(&level.bytes).collect();
+                let bytes = formats::masked(&level.bytes, &hidden);
                 let of_line = |line: Range<usize>| {
-                    let found = formats::all(&level.bytes[line.clone()]).into_iter();
+                    let found = formats::all(&bytes[line.clone()]).into_iter();
                     found.map(move |found| found.shifted(line.start))
                 };
-                level.matches = level.lines().flat_map(of_line).collect();
+                let matches = level.lines().flat_map(of_line).collect();
+                drop(bytes);
+                level.matches = matches;
             }
         }
-        let lowered = decode::lowered(text);
-        View { table: self, text, matches, levels, lowered, cut, formats }
+        let has_people = !hidden.is_empty();
+        View { table: self, text, matches, levels, lowered, has_people, cut, formats }
     }
 
     fn reading(&self) -> decode::DecodeOptions {
@@ -375,6 +382,8 @@ struct View<'t> {
     levels: Vec<DecodedLevel>,
     /// With small letters, for known secrets in hex.
     lowered: Option<DecodedLevel>,
+    /// Whether the text itself holds secrets of people.
+    has_people: bool,
     /// Where the end of the text cuts an escape off.
     cut: usize,
     formats: Formats,
@@ -492,7 +501,7 @@ impl<'t> View<'t> {
     fn is_clean(&self, at: usize) -> bool {
         self.levels.is_empty()
             && self.lowered.is_none()
-            && self.look(None, Sought::OfPeople, at).is_none()
+            && !self.has_people
             && self.look(None, Sought::OfAgents, at).is_none()
             && (self.formats == Formats::Kept || self.look(None, Sought::Formats, at).is_none())
     }

@@ -476,10 +476,41 @@ fn of_secrets_that_overlap_nothing_is_left() {
             assert_eq!(streamed(&scrubber, &[one, two]), "it [secret:s0] ends", "{one}|{two}");
         }
     }
-    let phrase = scrubber_with(&["correct horse battery staple"], &[]);
-    let token =
-        format!("npm_{}correct horse battery staple.", "a1B2c3D4e5".repeat(3).split_at(29).0);
-    assert_eq!(phrase.clean(&token), "[secret:format.npm-token].");
+}
+
+/// Of two hives with other secrets of the same length, the same is shown around them: else who has
+/// one sent back to him, between letters of his own, learns of which letters it is.
+#[test]
+fn what_looks_like_a_token_around_a_secret_tells_nothing_of_it() {
+    let secrets = ["aaaabbbbccccdddd", "aB3dE5gH7jK9mN1p", "0123456789012345", "a word or 2 more"];
+    let key = "-----BEGIN PRIVATE KEY-----\n*\n-----END PRIVATE KEY-----";
+    for around in [
+        "npm_*xxxxxxxxxxxxxxxxxxxx",
+        "npm_*",
+        "1*:Axxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+        "token=*npm_a1B2c3D4e5a1B2c3D4e5a1B2c3D4e5a1B2c3",
+        "npm_a1B2c3D4e5a1B2c3D4e5a1B2c3D4e5a1B2c3* and more",
+        "\\u006epm_*xxxxxxxxxxxxxxxxxxxx",
+        key,
+    ] {
+        let shown = secrets.map(|secret| {
+            let scrubber = scrubber(&[secret]);
+            let text = around.replace('*', secret);
+            let cleaned = scrubber.clean(&text).into_owned();
+            assert!(!cleaned.contains(secret), "{text}: {cleaned}");
+            cleaned
+        });
+        assert_eq!(shown[1..], [shown[0].as_str(); 3], "{around}");
+    }
+    // A token that stands beside one is found, and so is a key of which only some lines are known.
+    let known = scrubber(&[secrets[1]]);
+    let token = format!("npm_{}", "a1B2c3D4e5a1B2c3D4e5a1B2c3D4e5a1B2c3");
+    let text = format!("{token}{}", secrets[1]);
+    assert_eq!(known.clean(&text), "[secret:format.npm-token][secret:s0]");
+    let line = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj";
+    let lines = format!("{line}\n  {line}\n  c2hvcnQ=");
+    let known = scrubber(&[&format!("-----BEGIN KEY-----\n{line}\nwhatever\n")]);
+    assert_eq!(known.clean(&key.replace('*', &lines)), "[secret:format.private-key]");
 }
 
 /// Until an escape is whole, nobody knows that it is no part of the key before it.

@@ -69,8 +69,7 @@ fn end(bytes: &[u8]) -> End {
             return End::Open((digits + run >= SHORTEST).then_some(at + run));
         }
         if rest.starts_with(END) {
-            let letters =
-                bytes[from..at].iter().filter(|byte| byte.is_ascii_alphanumeric()).count();
+            let letters = bytes[from..at].iter().filter(|byte| is_digit(**byte)).count();
             return match label(bytes, at + END.len()) {
                 _ if letters < SHORTEST_CLOSED => End::None,
                 Some(end) => End::At(end),
@@ -140,7 +139,7 @@ fn blanks(bytes: &[u8]) -> usize {
 }
 
 fn is_digit(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"+/=".contains(&byte)
+    byte.is_ascii_alphanumeric() || b"+/=".contains(&byte) || byte == super::MASK
 }
 
 /// Where the line of dashes ends whose label begins at `from`.
