@@ -7,6 +7,7 @@ use std::sync::Arc;
 use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
 use secrecy::{ExposeSecret, SecretString};
 
+use crate::forms::Base64;
 use crate::{Owner, SHORTEST, Secret, decode, formats, forms, marker};
 
 /// Bytes of all forms up to which the fastest finder is made. Making that one takes the square of
@@ -34,6 +35,11 @@ pub(super) enum Beside {
     Nothing,
     /// That the form is a part of a longer name, and no secret: of agents' values.
     Name,
+    /// A digit of base64 is a part of the value too.
+    Digit {
+        before: bool,
+        behind: bool,
+    },
 }
 
 struct FirstBytes([bool; 256]);
@@ -55,6 +61,10 @@ impl FormSet {
                     false => Beside::Nothing,
                 };
                 by_form.entry(form).or_insert((&secret.name, beside));
+            }
+            for Base64 { digits, before, behind } in forms::base64(value.as_bytes()) {
+                let beside = Beside::Digit { before, behind };
+                by_form.entry(digits).or_insert((&secret.name, beside));
             }
         }
         if by_form.is_empty() {
@@ -82,14 +92,29 @@ impl FormSet {
     }
 
     /// The first secret from `at` on; of two that begin together the longer.
-    pub(super) fn find(&self, bytes: &[u8], mut at: usize) -> Option<(Range<usize>, &str)> {
+    pub(super) fn find(&self, bytes: &[u8], at: usize) -> Option<(Range<usize>, &str)> {
+        let mut from = at;
         loop {
-            let found = self.finder.as_ref()?.find(Input::new(bytes).span(at..bytes.len()))?;
-            let (number, range) = (found.pattern().as_usize(), found.range());
+            let found = self.finder.as_ref()?.find(Input::new(bytes).span(from..bytes.len()))?;
+            let (number, mut range) = (found.pattern().as_usize(), found.range());
             match self.besides.get(number)? {
-                Beside::Name if is_part_of_name(bytes, &range) => at = range.end,
-                Beside::Name | Beside::Nothing => return Some((range, self.markers.get(number)?)),
+                Beside::Name if is_part_of_name(bytes, &range) => {
+                    from = range.end;
+                    continue;
+                }
+                Beside::Digit { before, behind } => {
+                    let is_digit =
+                        |at: usize| bytes.get(at).is_some_and(|it| decode::is_digit(*it));
+                    range.start -=
+                        usize::from(*before && range.start > at && is_digit(range.start - 1));
+                    if *behind && is_digit(range.end) {
+                        let filled = bytes[range.end + 1..].iter().take(2);
+                        range.end += 1 + filled.take_while(|byte| **byte == b'=').count();
+                    }
+                }
+                Beside::Name | Beside::Nothing => {}
             }
+            return Some((range, self.markers.get(number)?));
         }
     }
 

@@ -10,7 +10,7 @@ const LONG_WORD: usize = 16;
 /// So many of them.
 const MOST_LINES: usize = 256;
 
-/// Every form, some of them twice.
+/// Every form but base64, some of them twice.
 pub(super) fn of(value: &str) -> Vec<String> {
     let mut forms = vec![value.to_owned()];
     forms.extend(json(value));
@@ -23,9 +23,6 @@ pub(super) fn of(value: &str) -> Vec<String> {
     }
     forms.push(bytes(value, |out, byte| write!(out, "{byte:02x}")));
     forms.push(bytes(value, |out, byte| write!(out, "{byte:02X}")));
-    for skipped in 0..3 {
-        forms.extend(base64_inside(value.as_bytes(), skipped));
-    }
     forms.extend(lines(value).map(str::to_owned));
     // As other systems write the ends of its lines.
     if value.contains('\n') {
@@ -119,13 +116,28 @@ fn bytes(value: &str, each: impl Fn(&mut String, u8) -> std::fmt::Result) -> Str
     })
 }
 
-/// What every base64 text has in common that holds the value `skipped` bytes after a group of
-/// three began: the digits that depend on the value alone, in both alphabets.
-fn base64_inside(value: &[u8], skipped: usize) -> [String; 2] {
-    let mut padded = vec![0; skipped];
-    padded.extend_from_slice(value);
-    // A digit is 6 bits: the first that has none of the skipped ones, the last that is complete.
-    let (first, last) = ((skipped * 8).div_ceil(6), padded.len() * 8 / 6);
-    let cut = |text: String| text.get(first..last).unwrap_or_default().to_owned();
-    [cut(STANDARD_NO_PAD.encode(&padded)), cut(URL_SAFE_NO_PAD.encode(&padded))]
+/// The digits of base64 that a value alone decides, and whether the digit before them and the one
+/// behind them hold a part of it too.
+pub(super) struct Base64 {
+    pub digits: String,
+    pub before: bool,
+    pub behind: bool,
+}
+
+/// What every base64 text has in common that holds the value, so many bytes after a group of three
+/// began, in both alphabets.
+pub(super) fn base64(value: &[u8]) -> Vec<Base64> {
+    let inside = |skipped: usize| {
+        let mut padded = vec![0; skipped];
+        padded.extend_from_slice(value);
+        // A digit is 6 bits: the first that has none of the skipped ones, the last that is
+        // complete.
+        let (first, bits) = ((skipped * 8).div_ceil(6), padded.len() * 8);
+        let (before, behind) = (skipped > 0, bits % 6 > 0);
+        [STANDARD_NO_PAD.encode(&padded), URL_SAFE_NO_PAD.encode(&padded)].map(|text| {
+            let digits = text.get(first..bits / 6).unwrap_or_default().to_owned();
+            Base64 { digits, before, behind }
+        })
+    };
+    (0..3).flat_map(inside).collect()
 }
