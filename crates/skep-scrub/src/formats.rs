@@ -33,6 +33,10 @@ const OPEN_BYTES: usize = 24 << 10;
 const COUNTED: usize = 256;
 /// What is written in place of a secret, `xxxxxxxx`, has fewer different letters.
 const DISTINCT: u32 = 6;
+/// Letters without a digit from which on they may be words, and the same where all are capitals:
+/// those of AWS have 16, and one in thirty has no digit.
+const WORDS: usize = 14;
+const WORDS_IN_CAPITALS: usize = 24;
 /// Where so many letters are fixed, what follows is a secret whatever it is.
 const UNMISTAKABLE: usize = 12;
 /// The longest gap between a name and its value.
@@ -345,7 +349,7 @@ impl FormatRule {
         start: usize,
         mut end: impl FnMut(usize, usize, u16) -> usize,
     ) -> Body {
-        let (mut at, mut last, mut value) = (start, 0, start);
+        let (mut at, mut last, mut value, mut words) = (start, 0, start, false);
         for (number, part) in self.parts.iter().enumerate() {
             let ahead = &bytes[at..];
             match part {
@@ -369,17 +373,31 @@ impl FormatRule {
                             at = end(at, self.parts.len(), self.classes);
                             break;
                         }
-                        false => {}
+                        false => words |= are_words(&bytes[at - count..at], last),
                     }
                 }
             }
         }
         match bytes.get(at) {
+            None if words => Body::Open(None),
             None => Body::Open(Some(value..at)),
+            Some(_) if words => Body::Other,
             Some(next) if class(*next) & (rules::WORD | last) != 0 => Body::Other,
             Some(_) => Body::Whole(value..at),
         }
     }
+}
+
+/// Whether letters of these classes read like words: no digit among many of them, and nearly all
+/// small or nearly all large, as nobody throws them by chance.
+fn are_words(bytes: &[u8], classes: u16) -> bool {
+    let least = if classes & rules::SMALL == 0 { WORDS_IN_CAPITALS } else { WORDS };
+    if bytes.len() < least || classes & rules::DIGIT == 0 || bytes.iter().any(u8::is_ascii_digit) {
+        return false;
+    }
+    let large = bytes.iter().filter(|byte| byte.is_ascii_uppercase()).count();
+    let small = bytes.iter().filter(|byte| byte.is_ascii_lowercase()).count();
+    4 * large.min(small) < large + small
 }
 
 /// How many bytes are of these classes, up to the first that is not.

@@ -157,6 +157,61 @@ fn placeholders_and_halves_stay() {
     }
 }
 
+/// Names in code, and hashes behind a few letters.
+#[test]
+fn words_and_hashes_are_no_tokens() {
+    let (md5, sha) = ("9e107d9d372bb6826bd81d3542a419d6", "0123456789abcdef".repeat(4));
+    let texts = [
+        format!("cache key-{md5}"),
+        format!("pubkey-{md5}.pem"),
+        format!("SK{md5}"),
+        "hf_LoadTheModelFromThePretrainedHubs1".replace('1', "X"),
+        "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".to_owned(),
+        format!("pattern{}.{sha}", "OfTheOrder"),
+        "API-REFERENCEFORTHEDEVELOPERSOF".to_owned()[..30].to_owned(),
+        "sk-thequickbrownfoxjumpsoverthelazydog".to_owned(),
+        "cioTheChiefInformationOfficerOfUs01".replace("01", "xx"),
+        "re_entrance_functionsofmanythreadsxy".to_owned(),
+    ];
+    let scrubber = Scrubber::default();
+    for text in texts {
+        assert_eq!(scrubber.clean(&text), text);
+        assert_eq!(scrubber.clean(&format!("{text}, and more")), format!("{text}, and more"));
+    }
+}
+
+#[test]
+fn tokens_as_their_issuers_write_them_are_found() {
+    let hex = "9e107d9d372bb6826bd81d3542a419d6";
+    let random = "aB3dE5gH7jK9mN1pQ2rS4tU6vW8xY0zAcD";
+    let texts = [
+        "sb_secret_N7UND0UgjKTVK-Uodkm0Hg_xSvEMPvz".to_owned(),
+        format!("skep_{hex}{hex}"),
+        format!("nvapi-{random}_{random}"),
+        format!("pcsk_5xT2a_{random}{random}"),
+        format!("tvly-{}", &random[..32]),
+        format!("tvly-dev-{}", &random[..32]),
+        format!("https://discord.com/api/webhooks/123456789012345678/{random}-{random}"),
+        format!("DISCORD_TOKEN={}.GhIjKl.{}_x9", &random[..26], &random[..30]),
+        format!("cio{}", &random[..32]),
+        format!("nfp_{random}e5"),
+        format!("CCIPAT_{}_{hex}01234567", &random[..22]),
+        format!("bkua_{hex}01234567"),
+        format!("CFPAT-{random}-f6gH7iJ8"),
+        format!("SWMTKN-1-{}{}-{}", &hex, &hex[..18], &hex[..25]),
+        format!("phx_{random}e5F6g7H8i"),
+        format!("re_aB3dE5gH_{}", &random[..24]),
+        format!("mailgun_api_key = \"key-{hex}\""),
+        format!("curl -u 'api:key-{hex}'"),
+        format!("TWILIO_API_KEY=SK{hex}"),
+        "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".to_owned(),
+    ];
+    let scrubber = Scrubber::default();
+    let missed: Vec<String> =
+        texts.into_iter().filter(|text| scrubber.names(text).is_empty()).collect();
+    assert_eq!(missed, Vec::<String>::new());
+}
+
 #[test]
 fn every_beginning_has_two_letters() {
     let mut begins = FORMATS.rules.iter().flat_map(|rule| &rule.begins).map(|it| it.as_bytes());

@@ -122,7 +122,8 @@ fn info(row: TokenRow) -> TokenInfo {
 /// The token appears nowhere from now on but where its owner writes it.
 fn hide(id: &str, token: &str) {
     let scrubber = skep_scrub::known();
-    if scrubber.count(Owner::People) < HIDDEN && matches!(scrubber.clean(token), Cow::Borrowed(_)) {
+    let is_known = matches!(scrubber.clean_file(token), Cow::Owned(_));
+    if scrubber.count(Owner::People) < HIDDEN && !is_known {
         scrubber.add([Secret::new(format!("token.{id}"), token)]);
     }
 }

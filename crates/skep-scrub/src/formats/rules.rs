@@ -28,9 +28,9 @@ pub(super) struct Letters {
     pub most: usize,
 }
 
-const DIGIT: u16 = 1;
+pub(super) const DIGIT: u16 = 1;
 const SMALL_HEX: u16 = 1 << 1;
-const SMALL: u16 = 1 << 2;
+pub(super) const SMALL: u16 = 1 << 2;
 const LARGE_HEX: u16 = 1 << 3;
 const LARGE: u16 = 1 << 4;
 const ALNUM: u16 = DIGIT | SMALL | LARGE;
