@@ -153,15 +153,11 @@ impl Request {
 
 /// Every text of the value, keys included.
 fn collect(value: &Value, into: &mut String) {
-    let mut add = |text: &str| {
-        into.push('\n');
-        into.push_str(text);
-    };
     match value {
-        Value::String(text) => add(text),
+        Value::String(text) => into.extend(["\n", text]),
         Value::Array(items) => items.iter().for_each(|item| collect(item, into)),
         Value::Object(fields) => fields.iter().for_each(|(name, item)| {
-            add(name);
+            into.extend(["\n", name]);
             collect(item, into);
         }),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}

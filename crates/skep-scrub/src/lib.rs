@@ -446,12 +446,14 @@ impl<'t> View<'t> {
         first
     }
 
-    /// The first secret that is none of an agent, with all that overlap with it.
+    /// The first secret that is none of an agent, with all that overlap with it. A format ends
+    /// where a known secret begins, which is a part of it then.
     fn first(&self, at: usize, ahead: &mut Ahead<'t>) -> Option<Found<'t>> {
         let mut first = self.next(at, &mut ahead.ways, Owner::People)?;
+        let reach = usize::from(formats::is_marked(first.marker));
         let mut from = first.start + 1;
         while let Some(other) = self.next(from, &mut ahead.ways, Owner::People)
-            && other.start < first.end
+            && other.start < first.end + reach
         {
             first.end = first.end.max(other.end);
             from = from.max(other.start) + 1;

@@ -535,7 +535,7 @@ fn what_looks_like_a_token_around_a_secret_tells_nothing_of_it() {
     let known = scrubber(&[secrets[1]]);
     let token = format!("npm_{}", "a1B2c3D4e5a1B2c3D4e5a1B2c3D4e5a1B2c3");
     let text = format!("{token}{}", secrets[1]);
-    assert_eq!(known.clean(&text), "[secret:format.npm-token][secret:s0]");
+    assert_eq!(known.clean(&text), "[secret:format.npm-token]");
     let line = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj";
     let lines = format!("{line}\n  {line}\n  c2hvcnQ=");
     let known = scrubber(&[&format!("-----BEGIN KEY-----\n{line}\nwhatever\n")]);
