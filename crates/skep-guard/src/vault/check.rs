@@ -115,9 +115,12 @@ fn holds_name(value: &str) -> bool {
         let is_dash = |at: usize| [8, 13, 18, 23].contains(&at);
         (0..).zip(part).all(|(at, byte)| if is_dash(at) { *byte == b'-' } else { is_hex(*byte) })
     };
+    let is_international =
+        |last: &str| last.get(..4).is_some_and(|begin| begin.eq_ignore_ascii_case("xn--"));
     let is_dotted = |part: &str| {
-        let last = part.rsplit_once('.').map_or("", |(_, last)| last);
-        (2..=LAST_LABEL).contains(&last.len()) && last.bytes().all(|it| it.is_ascii_alphabetic())
+        let last = part.trim_end_matches('.').rsplit_once('.').map_or("", |(_, last)| last);
+        let is_short = (2..=LAST_LABEL).contains(&last.len());
+        (is_short && last.bytes().all(|it| it.is_ascii_alphabetic())) || is_international(last)
     };
     let is_sign = |letter: char| !letter.is_ascii_alphanumeric() && !"-.".contains(letter);
     is_hash

@@ -403,6 +403,8 @@ fn vault_ids_hashes_hosts_and_files_do_not_look_like_keys() {
         hash,
         "d111111abcdef8.cloudfront.net",
         "D111111ABCDEF8.CloudFront.NET",
+        "d111111abcdef8.cloudfront.net.",
+        "d111111abcdef8.xn--p1ai",
         "d111111abcdef8.cloudfront.net/path",
         "drop/to=d111111abcdef8.evil.example",
         "notes-0123456789ab.txt",
