@@ -8,12 +8,13 @@
 //!
 //! A text without any of these, which is nearly every text, costs one look for their first bytes.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use memchr::{memchr2_iter, memchr3_iter};
 
 use super::SHORTEST;
-use super::formats::Match;
+use super::formats::{self, Match};
 
 /// Escapes inside escapes that are taken back.
 const DEEPEST: usize = 8;
@@ -34,6 +35,8 @@ pub(super) struct DecodedLevel {
     breaks: Vec<usize>,
     /// It reads otherwise with [`DecodeOptions::inner_first`].
     is_ambiguous: bool,
+    /// The bytes without known secrets, where it holds some.
+    masked: Option<Vec<u8>>,
     /// What looks like a secret in it.
     pub matches: Vec<Match>,
 }
@@ -57,8 +60,30 @@ impl DecodedLevel {
         }
     }
 
-    pub fn end(&self, last: usize) -> usize {
-        self.spans.get(last).map_or(0, |(_, end)| *end as usize)
+    /// Where the bytes at `at` stand in the text.
+    pub fn outside(&self, at: &Range<usize>) -> Range<usize> {
+        let end = self.spans.get(at.end - 1).map_or(0, |(_, end)| *end as usize);
+        self.start(at.start)..end
+    }
+
+    /// Looks for formats around what is hidden in the text.
+    pub fn find_formats(&mut self, hidden: &[Range<usize>]) {
+        let mut masked = Cow::Borrowed(&*self.bytes);
+        formats::mask(&mut masked, hidden.iter().map(|at| self.from(at.start)..self.from(at.end)));
+        let of_line = |line: Range<usize>| {
+            let found = formats::all(&masked[line.clone()]).into_iter();
+            found.map(move |found| found.shifted(line.start))
+        };
+        let matches = self.lines().flat_map(of_line).collect();
+        if let Cow::Owned(masked) = masked {
+            self.masked = Some(masked);
+        }
+        self.matches = matches;
+    }
+
+    /// What formats are looked for in.
+    pub fn masked(&self) -> &[u8] {
+        self.masked.as_deref().unwrap_or(&self.bytes)
     }
 
     fn of(bytes: Vec<u8>) -> Self {

@@ -14,9 +14,15 @@ use crate::{Owner, SHORTEST, Secret, decode, formats, forms, marker};
 /// the length of a value that repeats itself, and half a KiB for each byte; of the other it is
 /// linear.
 const FAST_BYTES: usize = 8 << 10;
+/// Bytes of a label of a host.
+const LABEL: usize = 63;
+/// Bytes of a value up to which it is looked for in base64 inside base64, which more than doubles
+/// what it takes to look for it.
+const TWICE: usize = 256;
 
 #[derive(Default)]
 pub(super) struct FormSet {
+    owner: Owner,
     /// In order, so that the beginning of one can be looked up.
     pub(super) forms: Vec<SecretString>,
     /// By form: what stands in its place.
@@ -35,10 +41,10 @@ pub(super) enum Beside {
     Nothing,
     /// That the form is a part of a longer name, and no secret: of agents' values.
     Name,
-    /// A digit of base64 is a part of the value too.
-    Digit {
-        before: bool,
-        behind: bool,
+    /// So many digits of base64 hold a part of the value too.
+    Digits {
+        before: usize,
+        behind: usize,
     },
 }
 
@@ -51,19 +57,23 @@ impl Default for FirstBytes {
 }
 
 impl FormSet {
-    pub(super) fn of<'s>(secrets: impl Iterator<Item = &'s Arc<Secret>>) -> Self {
+    pub(super) fn of<'s>(owner: Owner, secrets: impl Iterator<Item = &'s Arc<Secret>>) -> Self {
         let mut by_form: BTreeMap<String, (&str, Beside)> = BTreeMap::new();
         for secret in secrets {
             let value = secret.value.expose_secret();
             for form in forms::of(value).into_iter().chain(unescaped(value)) {
-                let beside = match secret.owner == Owner::Agent && form == value {
+                let beside = match owner == Owner::Agent && form == value {
                     true => Beside::Name,
                     false => Beside::Nothing,
                 };
                 by_form.entry(form).or_insert((&secret.name, beside));
             }
-            for Base64 { digits, before, behind } in forms::base64(value.as_bytes()) {
-                let beside = Beside::Digit { before, behind };
+            let mut base64 = forms::base64(value.as_bytes());
+            if owner == Owner::People && value.len() <= TWICE {
+                base64.extend(forms::base64_twice(value.as_bytes()));
+            }
+            for Base64 { digits, before, behind } in base64 {
+                let beside = Beside::Digits { before, behind };
                 by_form.entry(digits).or_insert((&secret.name, beside));
             }
         }
@@ -82,7 +92,7 @@ impl FormSet {
             .build(by_form.keys())
             .inspect_err(|error| tracing::error!(%error, "secrets cannot be searched for"))
             .ok();
-        let mut all = Self { forms: Vec::new(), begins, longest, finder, ..Self::default() };
+        let mut all = Self { owner, begins, longest, finder, ..Self::default() };
         for (form, (name, beside)) in by_form {
             all.forms.push(SecretString::from(form));
             all.markers.push(marker(name));
@@ -97,19 +107,24 @@ impl FormSet {
         loop {
             let found = self.finder.as_ref()?.find(Input::new(bytes).span(from..bytes.len()))?;
             let (number, mut range) = (found.pattern().as_usize(), found.range());
+            if self.owner == Owner::Agent && is_in_host(bytes, &range) {
+                from = range.end;
+                continue;
+            }
             match self.besides.get(number)? {
                 Beside::Name if is_part_of_name(bytes, &range) => {
                     from = range.end;
                     continue;
                 }
-                Beside::Digit { before, behind } => {
-                    let is_digit =
-                        |at: usize| bytes.get(at).is_some_and(|it| decode::is_digit(*it));
-                    range.start -=
-                        usize::from(*before && range.start > at && is_digit(range.start - 1));
-                    if *behind && is_digit(range.end) {
-                        let filled = bytes[range.end + 1..].iter().take(2);
-                        range.end += 1 + filled.take_while(|byte| **byte == b'=').count();
+                Beside::Digits { before, behind } => {
+                    range.start -= digits(bytes[at..range.start].iter().rev(), *before);
+                    match digits(bytes[range.end..].iter(), *behind) {
+                        0 => {}
+                        more => {
+                            let filled = bytes[range.end + more..].iter().take(2);
+                            let filled = filled.take_while(|byte| **byte == b'=').count();
+                            range.end += more + filled;
+                        }
                     }
                 }
                 Beside::Name | Beside::Nothing => {}
@@ -118,9 +133,8 @@ impl FormSet {
         }
     }
 
-    /// Where secrets stand, one behind the other.
-    pub(super) fn places(&self, bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
-        let mut at = 0;
+    /// Where secrets stand from `at` on, one behind the other.
+    pub(super) fn places(&self, bytes: &[u8], mut at: usize) -> impl Iterator<Item = Range<usize>> {
         std::iter::from_fn(move || {
             let (found, _) = self.find(bytes, at)?;
             at = found.end;
@@ -158,6 +172,11 @@ impl FormSet {
     }
 }
 
+/// How many of the next bytes are digits of base64, up to so many.
+fn digits<'b>(bytes: impl Iterator<Item = &'b u8>, most: usize) -> usize {
+    bytes.take(most).take_while(|byte| decode::is_digit(**byte)).count()
+}
+
 /// Whether a name goes on before or behind: letters and digits, also with a dash, a dot or an
 /// underscore between. Parts of ids and hosts are not looked for.
 fn is_part_of_name(bytes: &[u8], at: &Range<usize>) -> bool {
@@ -169,6 +188,19 @@ fn is_part_of_name(bytes: &[u8], at: &Range<usize>) -> bool {
         || begins(at.end)
         || (is_joint(bytes[..at.start].last()) && ends(at.start - 1))
         || (is_joint(bytes.get(at.end)) && begins(at.end + 1))
+}
+
+/// Whether this stands in a name of several labels: a host can be chosen so that a label reads like
+/// a form of a value.
+fn is_in_host(bytes: &[u8], at: &Range<usize>) -> bool {
+    let is_letter = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let is_of_label = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'-';
+    let (before, behind) = (&bytes[..at.start], &bytes[at.end..]);
+    let start = before.iter().rev().take(LABEL).take_while(is_of_label).count();
+    let before = &before[..before.len() - start];
+    let behind = &behind[behind.iter().take(LABEL).take_while(is_of_label).count()..];
+    (behind.first() == Some(&b'.') && is_letter(behind.get(1)))
+        || (before.last() == Some(&b'.') && is_letter(before.iter().nth_back(1)))
 }
 
 /// The value with escapes taken back that it happens to hold: a text that holds it is read so too.

@@ -176,12 +176,10 @@ impl Match {
 /// private key. No text has it.
 const MASK: u8 = 0xFF;
 
-/// The bytes without what is known as a secret already: whether something around one is a format
-/// would else tell which letters it has.
-pub(super) fn masked<'b>(bytes: &'b [u8], known: &[Range<usize>]) -> Cow<'b, [u8]> {
-    let mut masked = Cow::Borrowed(bytes);
-    known.iter().for_each(|at| masked.to_mut()[at.clone()].fill(MASK));
-    masked
+/// Takes out what is known as a secret already: whether something around one is a format would
+/// else tell which letters it has.
+pub(super) fn mask(bytes: &mut Cow<'_, [u8]>, known: impl Iterator<Item = Range<usize>>) {
+    known.for_each(|at| bytes.to_mut()[at].fill(MASK));
 }
 
 /// All that stand in the bytes, in the order of their starts; of two that begin together the longer

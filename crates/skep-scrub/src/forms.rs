@@ -116,12 +116,12 @@ fn bytes(value: &str, each: impl Fn(&mut String, u8) -> std::fmt::Result) -> Str
     })
 }
 
-/// The digits of base64 that a value alone decides, and whether the digit before them and the one
-/// behind them hold a part of it too.
+/// The digits of base64 that a value alone decides, and how many digits before and behind them
+/// hold a part of it too.
 pub(super) struct Base64 {
     pub digits: String,
-    pub before: bool,
-    pub behind: bool,
+    pub before: usize,
+    pub behind: usize,
 }
 
 /// What every base64 text has in common that holds the value, so many bytes after a group of three
@@ -133,7 +133,7 @@ pub(super) fn base64(value: &[u8]) -> Vec<Base64> {
         // A digit is 6 bits: the first that has none of the skipped ones, the last that is
         // complete.
         let (first, bits) = ((skipped * 8).div_ceil(6), padded.len() * 8);
-        let (before, behind) = (skipped > 0, bits % 6 > 0);
+        let (before, behind) = (usize::from(skipped > 0), usize::from(bits % 6 > 0));
         [STANDARD_NO_PAD.encode(&padded), URL_SAFE_NO_PAD.encode(&padded)].map(|text| {
             let digits = text.get(first..bits / 6).unwrap_or_default().to_owned();
             Base64 { digits, before, behind }
@@ -141,3 +141,21 @@ pub(super) fn base64(value: &[u8]) -> Vec<Base64> {
     };
     (0..3).flat_map(inside).collect()
 }
+
+/// The same for base64 inside base64, as credentials of registries are kept.
+pub(super) fn base64_twice(value: &[u8]) -> Vec<Base64> {
+    // A digit of the inner text stands in two of the outer one.
+    let beside = |inner: usize, outer: usize| if inner > 0 { 2 } else { outer };
+    let twice = |inner: Base64| {
+        base64(inner.digits.as_bytes()).into_iter().map(move |outer| Base64 {
+            before: beside(inner.before, outer.before),
+            behind: beside(inner.behind, outer.behind),
+            ..outer
+        })
+    };
+    base64(value).into_iter().flat_map(twice).collect()
+}
+
+#[cfg(test)]
+#[path = "forms_tests.rs"]
+mod tests;

@@ -22,6 +22,8 @@ mod formats;
 mod forms;
 mod marker;
 mod open_word;
+#[cfg(test)]
+mod overlap_tests;
 mod reader;
 mod stream;
 #[cfg(test)]
@@ -47,8 +49,9 @@ pub struct Secret {
 
 /// Whose secret it is. Where one of an agent overlaps with one of people, only the latter is seen:
 /// an agent could else learn it letter by letter from which of its own values are found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Owner {
+    #[default]
     People,
     Agent,
 }
@@ -292,7 +295,8 @@ impl Table {
         // What people keep as well is theirs.
         let kept: HashSet<&str> = of(Owner::People).map(|it| it.value.expose_secret()).collect();
         let own = of(Owner::Agent).filter(|it| !kept.contains(it.value.expose_secret()));
-        let (people, agents) = (FormSet::of(of(Owner::People)), FormSet::of(own));
+        let (people, agents) =
+            (FormSet::of(Owner::People, of(Owner::People)), FormSet::of(Owner::Agent, own));
         let forms = || people.forms.iter().chain(&agents.forms).map(ExposeSecret::expose_secret);
         let phrases = forms().filter(|form| !form.bytes().all(stream::is_of_word));
         let lag = phrases.map(str::len).max().unwrap_or(0).min(stream::MOST_LAG);
@@ -332,29 +336,33 @@ impl Table {
     }
 
     fn view<'t>(&'t self, text: &'t str, formats: Formats) -> View<'t> {
+        self.view_from(text, 0, Vec::new(), formats)
+    }
+
+    /// Nobody asks for secrets before `from`; where some stand there is told.
+    fn view_from<'t>(
+        &'t self,
+        text: &'t str,
+        from: usize,
+        mut hidden: Vec<Range<usize>>,
+        formats: Formats,
+    ) -> View<'t> {
         #[cfg(test)]
         work::add(text.len());
         let (mut levels, cut) = decode::levels(text, self.reading());
         let lowered = decode::lowered(text);
-        let mut hidden: Vec<Range<usize>> = self.people.places(text.as_bytes()).collect();
-        hidden.extend(lowered.iter().flat_map(|level| self.people.places(&level.bytes)));
-        let mut matches = Vec::new();
+        hidden.extend(self.people.places(text.as_bytes(), from));
+        let (mut masked, mut matches) = (Cow::Borrowed(text.as_bytes()), Vec::new());
         if formats == Formats::Found {
-            matches = formats::all(&formats::masked(text.as_bytes(), &hidden));
-            for level in &mut levels {
-                let hidden: Vec<Range<usize>> = self.people.places(&level.bytes).collect();
-                let bytes = formats::masked(&level.bytes, &hidden);
-                let of_line = |line: Range<usize>| {
-                    let found = formats::all(&bytes[line.clone()]).into_iter();
-                    found.map(move |found| found.shifted(line.start))
-                };
-                let matches = level.lines().flat_map(of_line).collect();
-                drop(bytes);
-                level.matches = matches;
+            for level in levels.iter().chain(&lowered) {
+                let places = self.people.places(&level.bytes, level.from(from));
+                hidden.extend(places.map(|at| level.outside(&at)));
             }
+            formats::mask(&mut masked, hidden.iter().cloned());
+            matches = formats::all(&masked);
+            levels.iter_mut().for_each(|level| level.find_formats(&hidden));
         }
-        let has_people = !hidden.is_empty();
-        View { table: self, text, matches, levels, lowered, has_people, cut, formats }
+        View { table: self, text, hidden, masked, matches, levels, lowered, cut, formats }
     }
 
     fn reading(&self) -> decode::DecodeOptions {
@@ -382,8 +390,9 @@ struct View<'t> {
     levels: Vec<DecodedLevel>,
     /// With small letters, for known secrets in hex.
     lowered: Option<DecodedLevel>,
-    /// Whether the text itself holds secrets of people.
-    has_people: bool,
+    /// Where secrets of people stand in the text, and the text without them.
+    hidden: Vec<Range<usize>>,
+    masked: Cow<'t, [u8]>,
     /// Where the end of the text cuts an escape off.
     cut: usize,
     formats: Formats,
@@ -503,7 +512,7 @@ impl<'t> View<'t> {
     fn is_clean(&self, at: usize) -> bool {
         self.levels.is_empty()
             && self.lowered.is_none()
-            && !self.has_people
+            && self.hidden.is_empty()
             && self.look(None, Sought::OfAgents, at).is_none()
             && (self.formats == Formats::Kept || self.look(None, Sought::Formats, at).is_none())
     }
@@ -536,10 +545,7 @@ impl<'t> View<'t> {
         found: &Range<usize>,
         marker: &'t str,
     ) -> Option<Found<'t>> {
-        let (start, end) = match level {
-            None => (found.start, found.end),
-            Some(level) => (level.start(found.start), level.end(found.end - 1)),
-        };
+        let Range { start, end } = level.map_or(found.clone(), |level| level.outside(found));
         let is_text = self.text.is_char_boundary(start) && self.text.is_char_boundary(end);
         is_text.then_some(Found { start, end, marker })
     }

@@ -3,6 +3,8 @@
 //! Every word waits, not only one that begins as a secret does: whoever watches the pieces would
 //! else learn from what waits how a secret begins, letter by letter.
 
+use std::ops::Range;
+
 use secrecy::zeroize::Zeroizing;
 
 use super::{Ahead, Formats, Scrubber, Table, View, decode, formats};
@@ -42,6 +44,8 @@ pub struct Stream {
     held: Zeroizing<String>,
     /// So much of its beginning was passed on and is done with.
     context: usize,
+    /// Where secrets stood in that.
+    hidden: Vec<Range<usize>>,
     /// So much of it was there when it was read.
     read: usize,
     /// The word it ends with, followed only where a piece was not read at once.
@@ -120,9 +124,13 @@ impl Stream {
     fn read(&mut self, table: &Table) -> String {
         let mut text = std::mem::take(&mut *self.held);
         self.spare = self.spare.saturating_sub(text.len());
-        let view = table.view(&text, self.formats);
+        let hidden = std::mem::take(&mut self.hidden);
+        let view = table.view_from(&text, self.context, hidden, self.formats);
         let (passed, waits) = self.pass(&view, End::Open);
         let from = text.floor_char_boundary(waits.saturating_sub(CONTEXT));
+        let kept = view.hidden.iter().filter(|at| at.start < waits && from < at.end);
+        let within = |at: usize| at.clamp(from, waits) - from;
+        self.hidden = kept.map(|at| within(at.start)..within(at.end)).collect();
         text.drain(..from);
         *self.held = text;
         self.context = waits - from;
@@ -135,7 +143,8 @@ impl Stream {
     pub fn finish(&mut self, scrubber: &Scrubber) -> String {
         let text = std::mem::take(&mut *self.held);
         let table = scrubber.table();
-        let view = table.view(&text, self.formats);
+        let hidden = std::mem::take(&mut self.hidden);
+        let view = table.view_from(&text, self.context, hidden, self.formats);
         let (passed, _) = self.pass(&view, End::Here);
         *self = Self { formats: self.formats, found: self.found, ..Self::default() };
         passed
@@ -158,16 +167,16 @@ impl Stream {
         let mut passed = String::new();
         let (mut done, mut ahead) = (self.context, Ahead::default());
         if let Some(rest) = self.rest {
-            let goes = rest.end(text.as_bytes(), done);
+            let goes = rest.end(&view.masked, done);
             let (mut waits, mut behind) = (view.rest_waits(done, end), goes);
-            while let Some(found) = view.find(done, &mut ahead).filter(|it| it.start < behind) {
+            while let Some(found) = view.first(done, &mut ahead).filter(|it| it.start <= behind) {
                 behind = behind.max(found.end);
                 done = found.end;
                 if done > waits {
                     waits = waits.min(found.start);
                 }
             }
-            if goes == text.len() || behind > waits {
+            if goes == text.len() || behind >= waits {
                 return (passed, waits.min(goes));
             }
             (self.rest, done) = (None, behind);
@@ -262,10 +271,10 @@ impl View<'_> {
             let line = level.last_line();
             let within = |at: usize| at.saturating_sub(line);
             let (from, until) = (within(level.from(at)), within(level.from(word)));
-            let begun = open(&level.bytes[line..], within(level.cut), from, until)?;
+            let begun = open(&level.masked()[line..], within(level.cut), from, until)?;
             Some(level.start(line + begun))
         });
-        deeper.chain(open(self.text.as_bytes(), self.cut, at, word)).min()
+        deeper.chain(open(&self.masked, self.cut, at, word)).min()
     }
 
     /// Where the word begins, from `at` on, that the text ends with. No known value decides
