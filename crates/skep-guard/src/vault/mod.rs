@@ -346,6 +346,7 @@ impl Vault {
         let known = self.read().keys.as_ref().ok().and_then(newest);
         match read_keys(Some(place), &self.home) {
             Ok(keys) => {
+                self.check_file()?;
                 let found = newest(&keys);
                 self.write().keys = Ok(keys);
                 self.check_ours()?;

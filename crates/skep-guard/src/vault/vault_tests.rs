@@ -473,8 +473,13 @@ async fn vault_a_foreign_key_file_is_not_rotated() {
     fs::write(ours.file(), &own).unwrap();
     assert!(vault.unlock());
     assert_eq!(vault.rotate(None).await.unwrap().1, 1);
-    // A file that was missing at the start is no foreign one.
+    // Nor where it takes the place of the right one while the entries are open.
     let right = fs::read_to_string(ours.file()).unwrap();
+    fs::write(ours.file(), &foreign).unwrap();
+    let refused = vault.rotate(None).await.unwrap_err();
+    assert_eq!(refused, VaultError::Changed { path: ours.file() });
+    assert_eq!(fs::read_to_string(ours.file()).unwrap(), foreign);
+    // A file that was missing at the start is no foreign one.
     fs::remove_file(ours.file()).unwrap();
     let vault = ours.open();
     let mode = fs::Permissions::from_mode(0o600);
