@@ -26,11 +26,19 @@ const SHOWN: &str = "[key]";
 
 /// What may be shown of what a vendor said; `request` is what it answers to.
 pub(crate) fn shown(said: &str, key: &str, request: impl FnOnce() -> String) -> String {
+    shown_without(said, (key, &disguised(key)), request)
+}
+
+fn shown_without(
+    said: &str,
+    (key, disguised): (&str, &Scrubber),
+    request: impl FnOnce() -> String,
+) -> String {
     // The key first: a cut could leave half of it unrecognised.
     let said = if key.is_empty() { said.to_owned() } else { said.replace(key, SHOWN) };
     let said = skep_scrub::known().clean_owned(said);
     let mut words: Vec<&str> = said.split_whitespace().collect();
-    let parts = parts(&words, key);
+    let parts = parts(&words, key, disguised);
     if !parts.is_empty() {
         let request = Request::of(&request());
         for part in parts.into_iter().filter(|part| !request.holds(&part.text)) {
@@ -47,8 +55,7 @@ struct KeyPart {
     text: String,
 }
 
-fn parts(words: &[&str], key: &str) -> Vec<KeyPart> {
-    let disguised = disguised(key);
+fn parts(words: &[&str], key: &str, disguised: &Scrubber) -> Vec<KeyPart> {
     let key = key.to_ascii_lowercase();
     let mut parts = apart(words, &key);
     for (number, word) in words.iter().enumerate() {
@@ -114,8 +121,16 @@ fn apart(words: &[&str], key: &str) -> Vec<KeyPart> {
         text.push_str(&letters(word));
     }
     let part = |at: Range<usize>| {
-        let first = starts.partition_point(|start| *start <= at.start) - 1;
-        let behind = starts.partition_point(|start| *start < at.end);
+        let mut first = starts.partition_point(|start| *start <= at.start) - 1;
+        let mut behind = starts.partition_point(|start| *start < at.end);
+        // A word of the vendor may go on as the key does.
+        let is_of_key = |number: usize| {
+            let whole = starts[number]..starts.get(number + 1).copied().unwrap_or(text.len());
+            let covered = at.end.min(whole.end) - at.start.max(whole.start);
+            covered >= END.min(whole.len())
+        };
+        first += usize::from(!is_of_key(first));
+        behind -= usize::from(!is_of_key(behind - 1));
         KeyPart { words: first..behind, text: text[at].to_owned() }
     };
     common(&text, &letters(key), PART).into_iter().map(part).collect()
@@ -146,7 +161,7 @@ impl Request {
     fn holds(&self, part: &str) -> bool {
         let part = part.to_ascii_lowercase();
         let letters = letters(&part);
-        let is_in_letters = letters.len() >= PIECE && !is_masked(&part);
+        let is_in_letters = letters.len() >= END && part.len() >= PIECE && !is_masked(&part);
         self.text.contains(&part) || (is_in_letters && self.letters.contains(&letters))
     }
 }
