@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(read((0..16).map(good).collect::<Value>()).unwrap().len(), 16);
         let cases = [
             ((0..17).map(good).collect(), "at most 16"),
-            (json!({"C": "operator"}), "ordinary words cannot be hidden"),
+            (json!({"C": "operator"}), "an ordinary word"),
             (json!({"C": "password: x y z"}), "ordinary words cannot be hidden"),
             (json!({"C": "short"}), "8 to 16384 bytes"),
             (json!({"a key": "cred-0123456789abcd"}), "name begins with a letter"),
