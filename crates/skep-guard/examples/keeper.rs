@@ -1,7 +1,8 @@
 //! A process that keeps confined children, for tests that kill it or measure it.
 //!
-//! `keeper WORKSPACE COUNT [SCRIPT]`: starts them, says `ready`, and then each second which share of
-//! a core its watchdog has used, in percent. Ends with its input. Each child runs the script first.
+//! `keeper WORKSPACE COUNT [SCRIPT]`: starts them, says `ready`, and then each second which share
+//! of a core its watchdog has used, in percent. Ends with its input. Each child runs the script
+//! first.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-use crate::{process, process_table, random};
+use crate::{process_table, random};
 
 /// What bubblewrap, the shells and the kernel need beside the memory of the command.
 const BESIDE: u64 = 64 << 20;
@@ -39,8 +39,8 @@ enum Place {
     },
 }
 
-/// A group of its own for one command. When dropped, what is left in it is killed, and it is removed
-/// once that is gone.
+/// A group of its own for one command. When dropped, what is left in it is killed, and it is
+/// removed once that is gone.
 #[derive(Debug)]
 pub(crate) struct Group {
     folders: Vec<PathBuf>,
@@ -62,9 +62,11 @@ impl Group {
             let place = Place::find()?;
             place.remove_strays();
             // Tried before it is relied on.
-            Self::make_at(&place, process::label(), memory_bytes, processes).ok().map(|_| place)
+            Self::make_at(&place, process_table::label(), memory_bytes, processes)
+                .ok()
+                .map(|_| place)
         });
-        let made = Self::make_at(place.as_ref()?, process::label(), memory_bytes, processes);
+        let made = Self::make_at(place.as_ref()?, process_table::label(), memory_bytes, processes);
         made.inspect_err(|error| tracing::warn!(%error, "no control group for a command")).ok()
     }
 
@@ -153,7 +155,7 @@ impl Drop for Group {
 
 /// Kills what processes of this label left in their groups, and removes the groups. How many
 /// processes there were. Only for who knows that no other process of the label runs.
-pub(crate) fn end_strays(label: &str) -> usize {
+pub(crate) fn end_strays(label: &str, within: Duration) -> usize {
     let (suffix, mut found) = (format!(".{label}"), 0);
     let place = Place::look();
     for tree in place.iter().flat_map(Place::trees) {
@@ -161,7 +163,7 @@ pub(crate) fn end_strays(label: &str) -> usize {
             let name = entry.file_name();
             if name.to_str().is_some_and(|it| it.starts_with("skep-") && it.ends_with(&suffix)) {
                 found += members(&entry.path()).len();
-                empty(&entry.path(), process::KILL_WINDOW);
+                empty(&entry.path(), within);
             }
         }
     }
@@ -388,7 +390,7 @@ mod tests {
         let (group, other) = (make(&label).unwrap(), make("other").unwrap());
         let (left, folders) = (sleeps_in(&group), group.folders.clone());
         std::mem::forget(group);
-        assert!(end_strays(&label) >= 1);
+        assert!(end_strays(&label, EMPTY_WITHIN) >= 1);
         assert_eq!(left.join().unwrap().signal(), Some(libc::SIGKILL));
         assert!(folders.iter().all(|folder| !folder.exists()));
         assert!(other.folders.iter().all(|folder| folder.exists()));

@@ -35,7 +35,6 @@ use start::{ChildProgram, Steps};
 
 pub(crate) use child::Input;
 pub use roots::claim;
-pub(crate) use roots::label;
 
 /// What a child inherits from us; everything else is given in `Invocation::environment`.
 const INHERITED: [&str; 5] = ["PATH", "HOME", "LANG", "TERM", "TZ"];
@@ -336,7 +335,7 @@ pub(crate) async fn start(
     input: Input,
     wall: Wall,
 ) -> Result<StartedChild, ProcessError> {
-    let marker = format!("{}.{}", label(), random::uuid());
+    let marker = format!("{}.{}", process_table::label(), random::uuid());
     let mut environment: BTreeMap<OsString, OsString> = inherited(&wall).collect();
     let given = invocation.environment.iter();
     environment.extend(given.map(|(name, value)| (name.into(), value.into())));

@@ -7,12 +7,21 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Read;
+use std::sync::OnceLock;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
 /// The variable that marks all processes of a tree; its value is `<label>.<unique id>`.
 pub(crate) const MARKER: &str = "SKEP_TREE";
+
+/// Set once, by whoever is the keeper of all that this process starts.
+pub(crate) static LABEL: OnceLock<String> = OnceLock::new();
+
+/// Of this process and those that come after it.
+pub(crate) fn label() -> &'static str {
+    LABEL.get().map_or("unclaimed", String::as_str)
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProcessRow {

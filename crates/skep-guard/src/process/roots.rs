@@ -5,7 +5,7 @@
 //! by a tree that has ended, also one that has cleared its environment and left its session.
 
 use std::io;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -13,10 +13,7 @@ use rustix::process::Signal;
 use super::child::PipedChild;
 use super::{KILL_WINDOW, POLL};
 use crate::cgroup;
-use crate::process_table::{self, ProcessRow};
-
-/// Set by `claim`; it also says that every child of this process was started here.
-static LABEL: OnceLock<String> = OnceLock::new();
+use crate::process_table::{self, LABEL, ProcessRow};
 
 /// Locked while one is started: nobody takes a child that is not noted yet for an orphan.
 static ROOTS: Mutex<Vec<Root>> = Mutex::new(Vec::new());
@@ -30,17 +27,12 @@ fn roots() -> MutexGuard<'static, Vec<Root>> {
     ROOTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Of this process and those that come after it.
-pub(crate) fn label() -> &'static str {
-    LABEL.get().map_or("unclaimed", String::as_str)
-}
-
 /// Declares this process the keeper of everything it starts: orphans fall to us instead of to
 /// init, and what an earlier process of the same `label` left running after a crash is ended.
 /// Returns how many of those were found. Called once, at start, by the program itself.
 pub fn claim(label: &str) -> io::Result<usize> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    let found = end_marked(label).max(cgroup::end_strays(label));
+    let found = end_marked(label).max(cgroup::end_strays(label, KILL_WINDOW));
     // Last, so that nothing started from now on can be taken for a stray.
     let _ = LABEL.set(label.to_owned());
     Ok(found)

@@ -27,6 +27,8 @@ const STAGE: &str = "/tmp";
 const NICE: i32 = 10;
 /// More would not fit the fixed array that stands in for an allocation.
 const MOST_STAGED: usize = 16;
+/// Of all processes of a command; the kernel counts them for each user of the machine.
+const PENDING_SIGNALS: u64 = 4096;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct User {
@@ -110,7 +112,7 @@ pub(super) struct SandboxEntrance {
     user: Option<User>,
     standing: ProcessorEntrance,
     staged: Vec<(CString, CString)>,
-    limits: [(Resource, u64); 5],
+    limits: [(Resource, u64); 6],
     filters: Vec<BpfProgram>,
 }
 
@@ -145,6 +147,7 @@ impl SandboxEntrance {
                 (Resource::Fsize, limits.file_bytes),
                 (Resource::Nofile, limits.open_files),
                 (Resource::Core, 0),
+                (Resource::Sigpending, PENDING_SIGNALS),
             ],
             filters,
         })

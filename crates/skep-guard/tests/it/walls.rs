@@ -252,8 +252,8 @@ async fn walls_pass_on_nothing_of_who_started_the_hive() {
         fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
     }
     let ask = "grep SigIgn /proc/self/status";
-    let said = text(&scene.run(&format!("umask; {ask}")).await);
-    assert_eq!(said, "0022\nSigIgn:\t0000000000000000\n");
+    let said = text(&scene.run(&format!("umask; ulimit -i; {ask}")).await);
+    assert_eq!(said, "0022\n4096\nSigIgn:\t0000000000000000\n");
     let host = scene.sandbox.variant(Level::Host, scene.sandbox.limits().clone());
     let said = host.run(command(ask), &scene.room(), &CancellationToken::new()).await.unwrap();
     assert_eq!(text(&said), "SigIgn:\t0000000000000000\n");
