@@ -7,7 +7,7 @@ use skep_core::ids::CallId;
 use skep_core::message::{Meta, StopReason, Usage};
 use skep_core::provider::{ModelError, ModelEvent};
 
-use crate::failure::{self, Failure};
+use crate::failure::{self, VendorFailure};
 use crate::sse::SseEvent;
 
 /// The most argument text one call may have.
@@ -24,7 +24,8 @@ pub enum Last {
 
 pub trait Decode: Default + Send {
     /// Takes one event and appends what it means. After `End` or a failure the answer is over.
-    fn read(&mut self, event: &SseEvent, events: &mut Vec<ModelEvent>) -> Result<(), Failure>;
+    fn read(&mut self, event: &SseEvent, events: &mut Vec<ModelEvent>)
+    -> Result<(), VendorFailure>;
 
     /// The model told why it stopped: only counts and the last word may follow, and an answer
     /// that lacks these is whole all the same.

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::answer::{Decode, Last};
 use crate::body::{BodyPiece, ResponseBody};
-use crate::failure::{self, Failure};
+use crate::failure::{self, VendorFailure};
 use crate::link::{Wire, WireLink};
 use crate::sse::SseEvent;
 
@@ -109,12 +109,12 @@ impl<W: Wire> Call<W> {
     }
 
     /// The one way out for a vendor's words about a failure.
-    fn told(&self, failure: Failure) -> ModelError {
+    fn told(&self, failure: VendorFailure) -> ModelError {
         failure.told(self.link.key.expose_secret(), || self.link.wire.render(&self.request))
     }
 
     /// Sends the request or reads one piece of the answer.
-    async fn advance(&mut self) -> Result<(), Failure> {
+    async fn advance(&mut self) -> Result<(), VendorFailure> {
         match &mut self.state {
             State::Failed(_) | State::Over => Ok(()),
             State::Unsent => {
@@ -180,7 +180,11 @@ enum Read {
 
 impl<D: Decode> Streaming<D> {
     /// Decodes a piece; what came before a fault in it is handed out all the same.
-    fn read(&mut self, piece: &[u8], ready: &mut VecDeque<ModelEvent>) -> Result<Read, Failure> {
+    fn read(
+        &mut self,
+        piece: &[u8],
+        ready: &mut VecDeque<ModelEvent>,
+    ) -> Result<Read, VendorFailure> {
         let BodyPiece { events, fault } = self.body.push(piece);
         let read = self.take(&events, ready)?;
         match fault {
@@ -190,7 +194,7 @@ impl<D: Decode> Streaming<D> {
     }
 
     /// The body ended well: its last event may lack its end.
-    fn finish(&mut self, ready: &mut VecDeque<ModelEvent>) -> Result<Read, Failure> {
+    fn finish(&mut self, ready: &mut VecDeque<ModelEvent>) -> Result<Read, VendorFailure> {
         let BodyPiece { events, fault } = self.body.finish();
         match self.take(&events, ready) {
             Ok(Read::End) => return Ok(Read::End),
@@ -208,7 +212,7 @@ impl<D: Decode> Streaming<D> {
         &mut self,
         events: &[SseEvent],
         ready: &mut VecDeque<ModelEvent>,
-    ) -> Result<Read, Failure> {
+    ) -> Result<Read, VendorFailure> {
         for event in events {
             if matches!(self.take_one(event, ready)?, Read::End) {
                 return Ok(Read::End);
@@ -221,7 +225,7 @@ impl<D: Decode> Streaming<D> {
         &mut self,
         event: &SseEvent,
         ready: &mut VecDeque<ModelEvent>,
-    ) -> Result<Read, Failure> {
+    ) -> Result<Read, VendorFailure> {
         let data = event.data.trim();
         if data.is_empty() || KEEP_ALIVE.contains(&event.name.as_str()) {
             return Ok(Read::Events);
@@ -237,7 +241,11 @@ impl<D: Decode> Streaming<D> {
         self.hand_out(decoded, ready)
     }
 
-    fn close(&mut self, last: Last, ready: &mut VecDeque<ModelEvent>) -> Result<Read, Failure> {
+    fn close(
+        &mut self,
+        last: Last,
+        ready: &mut VecDeque<ModelEvent>,
+    ) -> Result<Read, VendorFailure> {
         let mut decoded = Vec::new();
         self.decoder.close(last, &mut decoded)?;
         self.hand_out(decoded, ready)
@@ -247,7 +255,7 @@ impl<D: Decode> Streaming<D> {
         &mut self,
         decoded: Vec<ModelEvent>,
         ready: &mut VecDeque<ModelEvent>,
-    ) -> Result<Read, Failure> {
+    ) -> Result<Read, VendorFailure> {
         self.said += decoded.iter().map(weight).sum::<usize>();
         let is_call = |event: &&ModelEvent| matches!(event, ModelEvent::ToolCall { .. });
         self.calls += decoded.iter().filter(is_call).count();
@@ -267,7 +275,7 @@ impl<D: Decode> Streaming<D> {
 async fn send<W: Wire>(
     link: &WireLink<W>,
     request: &ModelRequest,
-) -> Result<HttpResponse, Failure> {
+) -> Result<HttpResponse, VendorFailure> {
     let mut response = post(link, request).await?;
     if !response.status().is_success() {
         let mut body = error_body(&mut response).await;
@@ -351,7 +359,7 @@ fn weight(event: &ModelEvent) -> usize {
 }
 
 /// Asked again it would be as long.
-fn endless(what: &str) -> Failure {
+fn endless(what: &str) -> VendorFailure {
     let text = format!("the model's answer has no end: it {what}");
     ModelError::Rejected { text }.into()
 }

@@ -33,14 +33,14 @@ const LONG_TEXTS: &[&str] = &[
 /// A failure with the vendor's words about it as they came. They may hold the key: it becomes an
 /// error only by [`Self::told`].
 #[derive(Debug)]
-pub struct Failure {
+pub struct VendorFailure {
     error: ModelError,
     said: String,
     /// What follows the vendor's words.
     behind: String,
 }
 
-impl Failure {
+impl VendorFailure {
     /// The error with the vendor's words in it, without the key that the call was made with.
     /// `request` is what was sent.
     pub(crate) fn told(self, key: &str, request: impl FnOnce() -> String) -> ModelError {
@@ -57,7 +57,7 @@ impl Failure {
     }
 }
 
-impl From<ModelError> for Failure {
+impl From<ModelError> for VendorFailure {
     fn from(error: ModelError) -> Self {
         Self { error, said: String::new(), behind: String::new() }
     }
@@ -119,13 +119,13 @@ pub(crate) fn from_status(
     headers: &HeaderMap,
     body: &[u8],
     model: &str,
-) -> Failure {
+) -> VendorFailure {
     let number = status.as_u16();
     let detail = Detail::of_body(body);
     match number {
         // Some vendors repeat a part of the key.
         401 => auth(number),
-        403 => Failure { said: detail.message, ..auth(number) },
+        403 => VendorFailure { said: detail.message, ..auth(number) },
         402 => no_credit(number),
         400 if has_no_credit(&detail) => no_credit(number),
         408 | 409 | 425 | 429 | 500..=599 => {
@@ -142,7 +142,7 @@ pub(crate) fn from_status(
             };
             let (text, retry_after) = (format!("{what} ({number})"), retry_after(headers));
             let error = ModelError::Passing { code, text, retry_after };
-            Failure { said: detail.message, ..error.into() }
+            VendorFailure { said: detail.message, ..error.into() }
         }
         404 | 405 if detail.message.is_empty() => not_found(format!(
             "there is no model at the address ({number}); check the profile's api_url; the model \
@@ -151,7 +151,7 @@ pub(crate) fn from_status(
         413 => context_too_long().into(),
         404 => {
             let behind = format!("; the model asked for is `{model}`");
-            Failure { behind, ..of_profile(rejected(detail, " (404)")) }
+            VendorFailure { behind, ..of_profile(rejected(detail, " (404)")) }
         }
         300..=399 => {
             not_found(format!("the model address redirects ({number}); redirects are not followed"))
@@ -162,8 +162,8 @@ pub(crate) fn from_status(
 
 /// An error inside a stream that began well. The words of all vendors stand together: none of
 /// them means two things.
-pub(crate) fn from_event(detail: Detail) -> Failure {
-    let passes = |code, what: &str, said| Failure { said, ..passing(code, what).into() };
+pub(crate) fn from_event(detail: Detail) -> VendorFailure {
+    let passes = |code, what: &str, said| VendorFailure { said, ..passing(code, what).into() };
     match detail.word.as_str() {
         "authentication_error" | "permission_error" | "invalid_api_key" => auth(401),
         "request_too_large" => context_too_long().into(),
@@ -194,7 +194,7 @@ pub(crate) fn from_event(detail: Detail) -> Failure {
 }
 
 /// An event that is called `error` is one, also where its data is not of the wire's own shape.
-pub(crate) fn in_named_event(data: &str) -> Result<(), Failure> {
+pub(crate) fn in_named_event(data: &str) -> Result<(), VendorFailure> {
     let told = serde_json::from_str(data).unwrap_or_else(|_| Value::String(data.to_owned()));
     match told["error"].is_null() && told["type"] != "error" {
         true => Err(from_event(Detail::of(&told))),
@@ -253,13 +253,16 @@ fn unreached(error: &EgressError) -> Option<String> {
     })
 }
 
-fn auth(number: u16) -> Failure {
+fn auth(number: u16) -> VendorFailure {
     let text = format!("the model vendor refused the key ({number})");
-    Failure { behind: "; check the profile's key".to_owned(), ..ModelError::Auth { text }.into() }
+    VendorFailure {
+        behind: "; check the profile's key".to_owned(),
+        ..ModelError::Auth { text }.into()
+    }
 }
 
 /// Another account may have what this one lacks.
-fn no_credit(number: u16) -> Failure {
+fn no_credit(number: u16) -> VendorFailure {
     let text = format!(
         "the account at the model vendor has no credit ({number}); pay there, or check the \
          profile's key"
@@ -272,15 +275,15 @@ fn has_no_credit(detail: &Detail) -> bool {
     detail.message.to_ascii_lowercase().contains("credit balance is too low")
 }
 
-fn not_found(text: String) -> Failure {
+fn not_found(text: String) -> VendorFailure {
     ModelError::NotFound { text }.into()
 }
 
 /// A refusal whose reason is the profile.
-fn of_profile(refusal: Failure) -> Failure {
+fn of_profile(refusal: VendorFailure) -> VendorFailure {
     match refusal.error {
         ModelError::Rejected { text } => {
-            Failure { error: ModelError::NotFound { text }, ..refusal }
+            VendorFailure { error: ModelError::NotFound { text }, ..refusal }
         }
         _ => refusal,
     }
@@ -290,7 +293,7 @@ fn context_too_long() -> ModelError {
     ModelError::ContextTooLong { text: "the conversation is too long for the model".to_owned() }
 }
 
-fn rejected(detail: Detail, number: &str) -> Failure {
+fn rejected(detail: Detail, number: &str) -> VendorFailure {
     let message = detail.message.to_ascii_lowercase();
     let long = LONG_WORDS.contains(&detail.word.as_str())
         || LONG_TEXTS.iter().any(|words| message.contains(words));
@@ -298,7 +301,7 @@ fn rejected(detail: Detail, number: &str) -> Failure {
         return context_too_long().into();
     }
     let text = format!("the model vendor rejected the request{number}");
-    Failure { said: detail.message, ..ModelError::Rejected { text }.into() }
+    VendorFailure { said: detail.message, ..ModelError::Rejected { text }.into() }
 }
 
 /// Seconds, whole or broken, or the moment as a date.

@@ -14,7 +14,7 @@ fn status(number: u16, kind: &str, message: &str) -> ModelError {
     told(from_status(status, &HeaderMap::new(), body.as_bytes(), MODEL))
 }
 
-fn told(failure: Failure) -> ModelError {
+fn told(failure: VendorFailure) -> ModelError {
     failure.told(KEY, String::new)
 }
 

@@ -11,7 +11,7 @@ use skep_core::provider::{ModelError, ModelEvent};
 
 use super::{API, VENDOR};
 use crate::answer::{CallText, Complete, Decode, Last, TokenCount, cut, end, garbage, push_text};
-use crate::failure::{self, Detail, Failure};
+use crate::failure::{self, Detail, VendorFailure};
 use crate::mend;
 use crate::sse::SseEvent;
 
@@ -170,7 +170,11 @@ pub struct Decoder {
 }
 
 impl Decode for Decoder {
-    fn read(&mut self, event: &SseEvent, events: &mut Vec<ModelEvent>) -> Result<(), Failure> {
+    fn read(
+        &mut self,
+        event: &SseEvent,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), VendorFailure> {
         let wire: Wire =
             mend::read(&event.data, "unreadable event", |fields| fix(fields, &event.name))?;
         match wire {

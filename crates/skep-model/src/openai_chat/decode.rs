@@ -16,7 +16,7 @@ use crate::answer::{
     CacheDetails, CallText, Complete, Decode, Last, TokenCount, cut, end, garbage, parse_arguments,
     push_text,
 };
-use crate::failure::{self, Detail, Failure};
+use crate::failure::{self, Detail, VendorFailure};
 use crate::mend;
 use crate::sse::SseEvent;
 
@@ -96,7 +96,11 @@ pub struct Decoder {
 }
 
 impl Decode for Decoder {
-    fn read(&mut self, event: &SseEvent, events: &mut Vec<ModelEvent>) -> Result<(), Failure> {
+    fn read(
+        &mut self,
+        event: &SseEvent,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), VendorFailure> {
         let chunk: Chunk = mend::read(&event.data, "unreadable event", fix)?;
         if failure::is_told(&chunk.error) {
             return Err(failure::from_event(Detail::of(&chunk.error)));

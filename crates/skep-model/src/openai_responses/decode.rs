@@ -15,7 +15,7 @@ use super::{API, VENDOR};
 use crate::answer::{
     CacheDetails, CallText, Complete, Decode, Last, TokenCount, cut, end, garbage, push_text,
 };
-use crate::failure::{self, Detail, Failure};
+use crate::failure::{self, Detail, VendorFailure};
 use crate::mend;
 use crate::sse::SseEvent;
 
@@ -123,7 +123,11 @@ pub struct Decoder {
 }
 
 impl Decode for Decoder {
-    fn read(&mut self, event: &SseEvent, events: &mut Vec<ModelEvent>) -> Result<(), Failure> {
+    fn read(
+        &mut self,
+        event: &SseEvent,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), VendorFailure> {
         let mended;
         let strict = serde_json::from_str(&event.data).ok();
         let wire: Wire<'_> = match strict.filter(|wire: &Wire<'_>| !wire.kind.is_empty()) {
@@ -394,7 +398,7 @@ impl Decoder {
     }
 
     /// The event holds the error's fields itself, or under `error`.
-    fn failed(&self, data: &str) -> Failure {
+    fn failed(&self, data: &str) -> VendorFailure {
         let mut event: Value = serde_json::from_str(data).unwrap_or_default();
         if event["error"].is_object() {
             return failure::from_event(Detail::of(&event["error"]));
