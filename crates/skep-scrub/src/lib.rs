@@ -172,6 +172,11 @@ impl Scrubber {
         self.table().clean(text, Formats::Kept)
     }
 
+    /// Whether a file that is no text holds a known secret. It cannot be replaced there.
+    pub fn is_in_file(&self, bytes: &[u8]) -> bool {
+        matches!(self.clean_file(&String::from_utf8_lossy(bytes)), Cow::Owned(_))
+    }
+
     /// The names of the secrets in a text, in their order, each with the byte where it begins.
     pub fn names(&self, text: &str) -> Vec<(usize, String)> {
         let places = self.places(text).into_iter();

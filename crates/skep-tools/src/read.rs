@@ -101,6 +101,10 @@ fn answer(
     let file = workspace.open_file(path).map_err(|refusal| refusal.to_string())?;
     match page(file, arguments, page_bytes, &context.cancel) {
         Ok(Page::Text(text)) => Ok(ToolAnswer::ok(text)),
+        Ok(Page::Image { bytes, .. }) if skep_scrub::known().is_in_file(&bytes) => Err(format!(
+            "secret_in_file: {path} is a picture with a secret of the hive in its data; remove \
+             what is written beside the picture"
+        )),
         Ok(Page::Image { mime, bytes }) => Ok(picture(path, mime, bytes)),
         Ok(Page::LargeImage) => Err(format!(
             "too_large: {path} is a picture of more than {IMAGE_BYTES} bytes; models take no \

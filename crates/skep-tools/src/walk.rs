@@ -75,14 +75,23 @@ impl FileFilter {
 
     /// `path` is relative to the start of the walk.
     fn takes(&self, path: &Path) -> bool {
-        let full = ignores::shown(path);
-        !self.glob.matched(&full, false).is_ignore()
-            && !self.types.matched(&full, false).is_ignore()
+        !self.is_left_out(path, false)
+            && !self.types.matched(ignores::shown(path), false).is_ignore()
+    }
+
+    /// By what is shown of the path: nobody finds out a secret in it letter by letter.
+    fn is_left_out(&self, path: &Path, is_folder: bool) -> bool {
+        if self.glob.is_empty() {
+            return false;
+        }
+        let path = path.to_string_lossy();
+        let clean = skep_scrub::known().clean(&path);
+        self.glob.matched(ignores::shown(Path::new(&*clean)), is_folder).is_ignore()
     }
 
     /// A glob such as `!target` keeps the walk out of a folder.
     fn enters(&self, path: &Path) -> bool {
-        !self.glob.matched(ignores::shown(path), true).is_ignore()
+        !self.is_left_out(path, true)
     }
 }
 

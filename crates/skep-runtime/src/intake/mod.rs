@@ -465,10 +465,21 @@ impl ReceiptDraft {
 pub(crate) fn files(mut attachments: Vec<Attachment>) -> Result<Vec<File>, DoorError> {
     for attachment in &mut attachments {
         attachment.name = skep_scrub::known().clean_owned(std::mem::take(&mut attachment.name));
-        if let Ok(text) = std::str::from_utf8(&attachment.bytes)
-            && let Cow::Owned(clean) = skep_scrub::known().clean_file(text)
-        {
-            attachment.bytes = clean.into_bytes();
+        match std::str::from_utf8(&attachment.bytes) {
+            Ok(text) => {
+                if let Cow::Owned(clean) = skep_scrub::known().clean_file(text) {
+                    attachment.bytes = clean.into_bytes();
+                }
+            }
+            Err(_) if skep_scrub::known().is_in_file(&attachment.bytes) => {
+                let text = format!(
+                    "{} is no text and has a secret of the hive in its data. Remove that and send \
+                     it again.",
+                    attachment.name
+                );
+                return Err(DoorError::new(ErrorKind::Invalid, "secret", text));
+            }
+            Err(_) => {}
         }
     }
     file::accept(attachments).map_err(|unfit| {

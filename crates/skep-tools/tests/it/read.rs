@@ -80,6 +80,16 @@ async fn what_is_not_text_is_named() {
 }
 
 #[tokio::test]
+async fn attack_a_picture_with_a_secret_in_its_data_is_not_shown() {
+    let home = tempfile::tempdir().unwrap();
+    skep_scrub::known().add([skep_scrub::Secret::new("vault.PICTURED", "P1cture-Canary-Q7x")]);
+    let bytes = [b"\x89PNG\r\n\x1a\n\xff\0tEXtkey\0P1cture-Canary-Q7x\xfe", &[0; 64][..]].concat();
+    fs::write(home.path().join("p.png"), bytes).unwrap();
+    let (text, is_error) = read(home.path(), json!({"file_path": "p.png"})).await;
+    assert!(is_error && text.starts_with("secret_in_file: p.png is a picture"), "{text}");
+}
+
+#[tokio::test]
 async fn a_picture_is_answered_as_a_picture() {
     let home = tempfile::tempdir().unwrap();
     let bytes = b"\x89PNG\r\n\x1a\n....";

@@ -403,6 +403,26 @@ async fn attack_grep_shows_and_finds_no_part_of_a_secret() {
     }
 }
 
+#[tokio::test]
+async fn attack_a_secret_in_a_name_is_not_found_by_its_letters() {
+    let home = tempfile::tempdir().unwrap();
+    let value = "N4me-Canary-Q7xW";
+    skep_scrub::known().add([skep_scrub::Secret::new("vault.NAMED", value)]);
+    fs::create_dir(home.path().join("d")).unwrap();
+    fs::write(home.path().join(format!("d/f-{value}.log")), "a line\n").unwrap();
+    for glob in ["f-*", "*.log", "!f-N4me*", "!*.txt", "!{f-N4meX*,g}"] {
+        let shown = ("grep", json!({"pattern": "line", "glob": glob}));
+        let answer = use_tool(shown.0, home.path(), shown.1).await;
+        assert!(answer.text.contains("a line"), "{glob}: {answer:?}");
+    }
+    for glob in ["f-N4me*", "*-Q7xW.log", "{f-N4me*,g}", "f-????????????????.log"] {
+        let answer = use_tool("grep", home.path(), json!({"pattern": "line", "glob": glob})).await;
+        assert_eq!(answer.text, "[no line matches]\n", "{glob}");
+        let answer = use_tool("glob", home.path(), json!({"pattern": format!("**/{glob}")})).await;
+        assert!(!answer.text.contains("f-"), "{glob}: {answer:?}");
+    }
+}
+
 /// As a pattern, the name in brackets matches any line with one of its letters.
 #[tokio::test]
 async fn the_name_of_a_secret_is_no_pattern() {
