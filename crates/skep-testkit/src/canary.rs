@@ -120,11 +120,18 @@ impl CanaryFile {
     }
 }
 
+/// As keys are: small letters, capitals and digits in turn.
 fn fresh() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let time = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!("{:x}{time:x}{number:x}", std::process::id())
+    let digits = format!("{}{time}{number}", std::process::id());
+    let letter = |(at, digit): (usize, u8)| match at % 3 {
+        0 => char::from(digit - b'0' + b'a'),
+        1 => char::from(digit - b'0' + b'A'),
+        _ => char::from(digit),
+    };
+    digits.bytes().enumerate().map(letter).collect()
 }
 
 fn percent_encoded(value: &str) -> String {

@@ -150,7 +150,8 @@ async fn set(vault: &Vault, name: String, context: &ToolContext) -> ToolOutcome 
     let hidden = is_hidden(value.expose_secret(), false);
     let note = match hidden {
         true => format!("It shows as [secret:{}] from now on.", marked_as(&name)),
-        false => "It could be an ordinary word, so it is not hidden where it is said again.".into(),
+        false => "It could be a word, a name or an id, so it is not hidden where it is said again."
+            .into(),
     };
     let owner = context.agent_id.0;
     let text = format!("kept {name}. {note}");

@@ -32,9 +32,10 @@ pub(super) fn check_name(name: &str) -> Result<(), VaultError> {
 pub fn check_credential(name: &str, value: &str) -> Result<(), VaultError> {
     check_name(name)?;
     check_value(name, value, true)?;
-    if !is_like_key(value) {
-        let why = "a credential is a key of 16 or more letters and digits; ordinary words cannot \
-                   be hidden";
+    if !is_random(value) {
+        let why = "a credential is a key of 16 or more characters in which capitals, small letters \
+                   and digits change often; ordinary words cannot be hidden, nor what \
+                   could be a name or an id. A person can set any value: skep vault set";
         return Err(VaultError::Invalid(why.to_owned()));
     }
     check_room()
@@ -88,7 +89,29 @@ fn is_word(value: &str) -> bool {
 /// word, a phrase, a path, a name or an id is not: an agent could take ordinary text from all
 /// others with it.
 pub fn is_hidden(value: &str, secret: bool) -> bool {
-    secret || is_like_key(value)
+    secret || is_random(value)
+}
+
+/// Whether a text is a key beyond doubt: somewhere in it capitals, small letters and digits stand
+/// side by side, in pieces of three or fewer on average. Ids and hashes have no capitals, and names
+/// that people choose have longer pieces: `Release`, `2024`, `Candidate`.
+pub(super) fn is_random(value: &str) -> bool {
+    let kinds = [u8::is_ascii_digit, u8::is_ascii_uppercase, u8::is_ascii_lowercase];
+    // A capital begins a piece, and small letters go on with it.
+    let begins = |pair: &[u8]| match pair {
+        [before, it] if it.is_ascii_lowercase() => before.is_ascii_digit(),
+        [before, it] => {
+            it.is_ascii_digit() != before.is_ascii_digit() || before.is_ascii_lowercase()
+        }
+        _ => false,
+    };
+    let is_mixed = |part: &str| {
+        let bytes = part.as_bytes();
+        let pieces = 1 + bytes.windows(2).filter(|pair| begins(pair)).count();
+        let has_all = kinds.iter().all(|of| bytes.iter().filter(|byte| of(byte)).count() >= 2);
+        part.len() >= MIXED && has_all && 3 * pieces >= part.len()
+    };
+    is_like_key(value) && value.split(|it: char| !it.is_ascii_alphanumeric()).any(is_mixed)
 }
 
 /// Whether a text looks like a key: long, of the letters that keys are made of, and somewhere with

@@ -75,7 +75,9 @@ impl KeyPlace {
             path: self.path.clone(),
             why: error.to_string(),
         };
-        let folder = self.path.parent().unwrap_or(Path::new("/"));
+        // A link stays one, and what it leads to has the key.
+        let path = whole(&self.path);
+        let folder = path.parent().unwrap_or(Path::new("/"));
         if self.may_be_made() {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
         }
@@ -94,7 +96,7 @@ impl KeyPlace {
         let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
         let line = Zeroizing::new(BASE64_STANDARD.encode(*key));
         let text = Zeroizing::new(format!("{}{end}{id} {}\n", *text, *line));
-        disk::replace_file(&self.path, &text).map_err(failed)?;
+        disk::replace_file(&path, &text).map_err(failed)?;
         VaultKeys::parse(&self.path, &text)
     }
 

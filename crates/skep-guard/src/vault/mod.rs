@@ -19,6 +19,7 @@ use skep_core::policy::network::HostEntry;
 use skep_core::policy::vault::{self, HIVE, VaultRow, VaultWrite};
 use skep_core::{BoxFuture, Millis};
 
+use check::is_random;
 use check::{MOST_SECRETS, check_name, check_room, check_value};
 pub use check::{check_credential, is_hidden, is_like_key};
 pub use error::VaultError;
@@ -522,7 +523,7 @@ fn hidden(entry: &HeldEntry) -> Option<Secret> {
 /// Who gave a value, as far as its row tells: what an agent gave to another one is a key, and has
 /// no hosts before a person takes it over by setting them.
 fn given_by(row: &VaultRow, value: &str) -> Owner {
-    let of_agent = row.owner != HIVE && row.hosts.is_empty() && is_like_key(value);
+    let of_agent = row.owner != HIVE && row.hosts.is_empty() && is_random(value);
     match row.secret && !of_agent {
         true => Owner::People,
         false => Owner::Agent,

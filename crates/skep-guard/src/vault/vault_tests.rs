@@ -299,8 +299,8 @@ async fn vault_what_an_agent_may_set_itself() {
     assert_eq!(own("MARK", "[secret:vault.PEOPLE]").await, Err("vault_invalid"));
     // Ordinary words are kept, and stay ordinary words for everybody.
     assert_eq!(own("WORDS", "ordinary words here").await, Ok(()));
-    assert_eq!(own("TOKEN", "own-token-0123456789ab").await, Ok(()));
-    let said = skep_scrub::known().clean("ordinary words here own-token-0123456789ab").into_owned();
+    assert_eq!(own("TOKEN", "own-token-0aB3dE5gH7jK").await, Ok(()));
+    let said = skep_scrub::known().clean("ordinary words here own-token-0aB3dE5gH7jK").into_owned();
     assert_eq!(said, "ordinary words here [secret:vault.TOKEN]");
     for number in 0..OWN_ENTRIES - 3 {
         assert_eq!(own(&format!("N{number}"), "x").await, Ok(()));
@@ -326,7 +326,7 @@ async fn vault_what_an_agent_gives_another_one_hides_no_words() {
     let swapped = give("sk-0123456789abcdefSWAP", "PRESS_TOKEN").await.unwrap_err();
     assert!(!swapped.contains("SWAP"), "{swapped}");
     // The agent's own part, now and after a start: what people keep is found before it.
-    assert_eq!(give("C", "given-0123456789abcd").await, Ok(true));
+    assert_eq!(give("C", "given-aB3dE5gH7jabcd").await, Ok(true));
     let is_of_agent = |vault: &Vault| {
         let entry = vault.list().into_iter().find(|entry| entry.row.name == "C").unwrap();
         let (value, row) = vault.value(5, "C").unwrap();
@@ -335,8 +335,8 @@ async fn vault_what_an_agent_gives_another_one_hides_no_words() {
     };
     assert!(is_of_agent(&vault) && is_of_agent(&bench.open()));
     set(&vault, HIVE, "PEOPLE", "abcd and words of people").await;
-    let said = clean("given-0123456789abcd given-0123456789abcd and words of people");
-    assert_eq!(said, "[secret:vault.C] given-0123456789[secret:vault.PEOPLE]");
+    let said = clean("given-aB3dE5gH7jabcd given-aB3dE5gH7jabcd and words of people");
+    assert_eq!(said, "[secret:vault.C] given-aB3dE5gH7j[secret:vault.PEOPLE]");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -413,14 +413,27 @@ fn vault_ids_hashes_hosts_and_files_do_not_look_like_keys() {
     for name in names {
         assert!(!is_like_key(name), "{name}");
     }
+    for key in ["own-token-0123456789ab", "ec6febb28361ec6febb28361"] {
+        assert!(is_like_key(key) && !is_hidden(key, false), "{key}");
+    }
+    let token = "0123456789abcdef0123456789abcdef";
+    for name in [
+        &format!("{token}/main"),
+        &format!("seed-{token}"),
+        "buildserver2024x",
+        "Makefile2024release",
+        "deploy2024production1/run",
+        "Reports2026Team1Of2",
+        "MyBuild2024ServerName",
+    ] {
+        assert!(!is_hidden(name, false), "{name}");
+    }
     for key in [
-        "own-token-0123456789ab",
-        "ec6febb28361ec6febb28361",
         "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",
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
         "aB3dE5gH7jK9/N1pQ2+4tU6==",
     ] {
-        assert!(is_like_key(key), "{key}");
+        assert!(is_hidden(key, false), "{key}");
     }
 }
 
@@ -429,16 +442,16 @@ async fn vault_a_removed_value_is_ordinary_text_again() {
     let bench = Bench::new();
     let vault = bench.open();
     let clean = |text: &str| skep_scrub::known().clean(text).into_owned();
-    let text = "undone-word, undone-Token-0123456789ab";
+    let text = "undone-word, undone-Token-0aB3dE5gH7jK";
     for owner in [HIVE, 7] {
         set(&vault, owner, "UNDONE", "undone-word").await;
     }
-    vault.set(new(7, "OWN", "undone-Token-0123456789ab", false), None, 1).await.unwrap();
+    vault.set(new(7, "OWN", "undone-Token-0aB3dE5gH7jK", false), None, 1).await.unwrap();
     assert_eq!(clean(text), "[secret:vault.UNDONE], [secret:vault.OWN]");
     vault.remove(HIVE, "UNDONE", true, None).await.unwrap();
     assert_eq!(clean(text), "[secret:vault.UNDONE], [secret:vault.OWN]", "another has it");
     vault.remove(7, "OWN", false, None).await.unwrap();
-    assert_eq!(clean(text), "[secret:vault.UNDONE], undone-Token-0123456789ab");
+    assert_eq!(clean(text), "[secret:vault.UNDONE], undone-Token-0aB3dE5gH7jK");
     vault.remove_owner(7).await.unwrap();
     assert_eq!(clean(text), text);
 }
@@ -455,6 +468,25 @@ async fn vault_ordinary_words_and_blanks_are_no_values() {
     for value in ["hQzKwmPx", "approvals1", "correcthorsebattery", "two words"] {
         set(&vault, HIVE, "W", value).await;
     }
+}
+
+#[tokio::test]
+async fn vault_a_key_file_behind_a_link_is_changed_where_it_lies() {
+    let bench = Bench::new();
+    let vault = bench.open();
+    set(&vault, HIVE, "A", "value-behind-a-link").await;
+    let elsewhere = tempfile::tempdir().unwrap();
+    let real = elsewhere.path().join("real");
+    fs::rename(bench.file(), &real).unwrap();
+    std::os::unix::fs::symlink(&real, bench.file()).unwrap();
+    let before = fs::read_to_string(&real).unwrap();
+    vault.rotate(None).await.unwrap();
+    assert!(fs::symlink_metadata(bench.file()).unwrap().is_symlink());
+    let after = fs::read_to_string(&real).unwrap();
+    assert_eq!(after.lines().count(), before.lines().count() + 1);
+    drop(vault);
+    let value = bench.open().value(HIVE, "A").unwrap().0;
+    assert_eq!(value.expose_secret(), "value-behind-a-link");
 }
 
 #[tokio::test]

@@ -275,12 +275,13 @@ mod tests {
     #[test]
     fn org_credentials_are_keys_under_names() {
         let read = |given: Value| read_credentials(&SecretString::from(given.to_string()));
-        let good = |n: usize| (format!("KEY_{n}"), json!(format!("cred-{n:02}-0123456789abcd")));
+        let good = |n: usize| (format!("KEY_{n}"), json!(format!("cred-{n:02}-aB3dE5gH7jK9mN")));
         assert_eq!(read((0..16).map(good).collect::<Value>()).unwrap().len(), 16);
         let cases = [
             ((0..17).map(good).collect(), "at most 16"),
             (json!({"C": "operator"}), "an ordinary word"),
             (json!({"C": "password: x y z"}), "ordinary words cannot be hidden"),
+            (json!({"C": "cred-0123456789abcd"}), "a name or an id"),
             (json!({"C": "short"}), "8 to 16384 bytes"),
             (json!({"a key": "cred-0123456789abcd"}), "name begins with a letter"),
             (json!({"": "cred-0123456789abcd"}), "name begins with a letter"),

@@ -63,7 +63,7 @@ async fn vault_an_agent_has_its_own_entries_and_uses_those_of_people() {
     // Without the value, which is on no record, nothing is set.
     let (lost, _) = hands.call("vault_set", marked.clone(), None).await;
     assert_eq!(lost.class(), "value_lost");
-    let (kept, _) = hands.call("vault_set", marked, Some("own-value-0123456789ab")).await;
+    let (kept, _) = hands.call("vault_set", marked, Some("own-value-0aB3dE5gH7jK")).await;
     assert_eq!(kept.text, "kept OWN. It shows as [secret:vault.OWN] from now on.");
     let (listed, _) = hands.call("vault_list", json!({}), None).await;
     let expected = "SHARED: set by a person, for *.example.org\nGITHUB: set by a person, for \
@@ -71,7 +71,7 @@ async fn vault_an_agent_has_its_own_entries_and_uses_those_of_people() {
     assert_eq!(listed.text, expected);
     let (own, shown) = hands.call("vault_get", json!({"key": "OWN"}), None).await;
     // The model is shown the value, the record has its name.
-    let value = json!("own-value-0123456789ab");
+    let value = json!("own-value-0aB3dE5gH7jK");
     assert_eq!((own.text.as_str(), shown), ("[secret:vault.OWN]", value));
     let (used, shown) = hands.call("vault_get", json!({"key": "GITHUB"}), None).await;
     let how = r#"{"use":"{{vault:GITHUB}}","hosts":["api.github.com"]}"#;

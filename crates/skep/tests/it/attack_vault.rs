@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use skep_core::file::FileData;
 use skep_testkit::Reply;
 use skep_testkit::canary::Canary;
 use skep_testkit::http::{Answer, Api, answer};
@@ -246,6 +247,29 @@ async fn attack_no_name_is_a_secret() {
     nowhere(&stage, play, &[&value]).await;
 }
 
+/// What cannot be replaced in a file is not taken, and no name is found by letters of a secret.
+#[tokio::test]
+async fn attack_files_tell_nothing_of_a_secret() {
+    let site = Site::start().await;
+    let stage = stage(&site).await;
+    let value = Canary::new("file");
+    let play = stage.run(stage.start()).await;
+    let entry = json!({"value": value.value()});
+    put(&play.api(), "/api/v1/vault/entries/FILE", &entry).await.good().unwrap();
+    let picture = [b"\x89PNG\r\n\x1a\n\xff\0tEXt", value.value().as_bytes()].concat();
+    let file = json!({"name": "p.png", "data": FileData(picture.into()).to_base64()});
+    let body = json!({"message": "look", "attachments": [file]});
+    let refused = play.api().post("/api/v1/agents/main/messages", &body).await.unwrap();
+    assert_eq!((refused.status, &refused.json["code"]), (400, &json!("secret")));
+    stage.write(&format!("teams/main/work/f-{}.log", value.value()), "");
+    let (begin, end) = value.value().split_at(6);
+    for (filter, found) in [("f-", 1), (".log", 1), (begin, 0), (&end[..4], 0)] {
+        let path = format!("/api/v1/agents/main/workspace?filter={filter}");
+        let entries = play.api().get(&path).await.unwrap().good().unwrap()["entries"].clone();
+        assert_eq!(entries.as_array().unwrap().len(), found, "{filter}");
+    }
+}
+
 /// An agent that knows an id takes it from nobody.
 #[tokio::test]
 async fn attack_a_value_of_an_agent_hides_no_id() {
@@ -263,13 +287,16 @@ async fn attack_a_value_of_an_agent_hides_no_id() {
     };
     let asked = open().await;
     let id = asked["id"].as_str().unwrap();
-    for value in [&id[19..], id, &format!("approvals/{id}"), &format!("x={id}")] {
+    let bare = id.replace('-', "");
+    let names = [&format!("{bare}/main"), &format!("seed-{bare}"), "buildserver2024x", &site.host];
+    let ids = [&id[19..], id, &format!("approvals/{id}"), &format!("x={id}")];
+    for value in ids.into_iter().chain(names) {
         let set = json!({"key": "HAP", "value": value});
         let said = call(&stage, &play, "main", "vault_set", set).await;
         assert!(said.contains("not hidden"), "{said}");
     }
     // One that is hidden where it stands alone.
-    let own = format!("{}x", &id[19..]);
+    let own = format!("{}-aB3dE5gH7jK9mN", &id[19..]);
     let said = call(&stage, &play, "main", "vault_set", json!({"key": "OWN", "value": own})).await;
     assert!(said.contains("[secret:vault.OWN]"), "{said}");
     assert_eq!(open().await, asked);

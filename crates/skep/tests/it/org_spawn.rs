@@ -263,7 +263,7 @@ async fn org_a_spawn_that_fails_leaves_nothing() {
         ),
         (
             "a bad vault entry",
-            |_, order| order["credentials"] = json!({"a key": "canary-0123456789abcd"}),
+            |_, order| order["credentials"] = json!({"a key": "canary-aB3dE5gH7jK9"}),
             "bad_credentials",
             None,
         ),
@@ -280,7 +280,7 @@ async fn org_a_spawn_that_fails_leaves_nothing() {
         stage.write("teams/main/config.yaml", ALLOWED);
         let mut wanted = json!({
             "name": "writers", "scope_accepts": ["books"], "init_context": "x",
-            "credentials": {"KEY": "canary-0123456789efgh"},
+            "credentials": {"KEY": "canary-aB3dE5gH7jK9"},
         });
         let play = stage.up().await;
         harm(stage.home(), &mut wanted);
