@@ -226,7 +226,7 @@ pub(super) fn behind(
 /// the word that the bytes end with something may begin anywhere.
 pub(super) fn unfinished(bytes: &[u8], at: usize, until: usize) -> Option<usize> {
     let at = at.max(bytes.len().saturating_sub(OPEN_BYTES));
-    let key = private_key::unfinished(bytes, at);
+    let key = private_key::unfinished(bytes, at, until);
     let from = open_from(bytes, at);
     if from >= until {
         return key;

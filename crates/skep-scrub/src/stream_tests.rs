@@ -138,6 +138,20 @@ fn tokens_inside_tokens_take_time_for_their_length() {
     }
 }
 
+/// A known secret that is not whole yet may be a line of the key before it.
+#[test]
+fn a_secret_in_a_key_is_a_part_of_it_in_letters_too() {
+    let [short, ..] = vaults();
+    let begin = "-----BEGIN PRIVATE KEY-----\n\n";
+    for count in 1..7 {
+        for between in ["%61", "", "\n"] {
+            let secret = "hive-Zz9_x8Yy7Ww6Vv5Uu4";
+            let text = format!("xxx{}{secret}{between}{secret}", begin.repeat(count));
+            assert_eq!(letter_by_letter(&short, &text), short.clean(&text), "{count} {between}");
+        }
+    }
+}
+
 /// However long a token or a key is, no part of it is shown or kept.
 #[test]
 fn long_secrets_go_whole_and_do_not_wait() {

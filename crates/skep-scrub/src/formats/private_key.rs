@@ -32,9 +32,12 @@ pub(super) fn all(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// Where the first from `at` on begins that the end of the bytes cuts off.
-pub(super) fn unfinished(bytes: &[u8], at: usize) -> Option<usize> {
-    begins(bytes, at).find(|start| matches!(end(&bytes[*start..]), End::Open(_)))
+/// Where the first from `at` on begins that the end of the bytes cuts off. What stands from `word`
+/// on may become a known secret, whose letters are digits of the key then.
+pub(super) fn unfinished(bytes: &[u8], at: usize, word: usize) -> Option<usize> {
+    let is_open = |bytes: &[u8]| matches!(end(bytes), End::Open(_));
+    let is_open_before = |start| bytes.get(start..word).is_some_and(is_open);
+    begins(bytes, at).find(|start| is_open(&bytes[*start..]) || is_open_before(*start))
 }
 
 fn begins(bytes: &[u8], at: usize) -> impl Iterator<Item = usize> {
