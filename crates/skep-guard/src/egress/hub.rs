@@ -142,7 +142,13 @@ impl Judge {
     pub(super) fn listed(&self, host: &Host, port: u16) -> Result<(), EgressError> {
         let cause = match self.rules.judge(host, port) {
             HostVerdict::Listed => return Ok(()),
-            HostVerdict::Unlisted => EgressCause::HostUnlisted,
+            // It cannot be listed among hosts, nor can anybody approve it.
+            HostVerdict::Unlisted => match host {
+                Host::Address(address) if kind_of(*address) != AddressKind::Public => {
+                    EgressCause::AddressRefused { address: *address }
+                }
+                _ => EgressCause::HostUnlisted,
+            },
             HostVerdict::Denied { entry } => EgressCause::HostDenied { entry },
         };
         Err(EgressError::new(host, port, cause))
