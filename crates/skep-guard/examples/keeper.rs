@@ -1,13 +1,13 @@
 //! A process that keeps confined children, for tests that kill it or measure it.
 //!
 //! `keeper WORKSPACE COUNT [SCRIPT]`: starts them, says `ready`, and then each second which share
-//! of a core its watchdog has used, in percent. Ends with its input. Each child runs the script
-//! first.
+//! of a core its watchdog has used, in percent, and which it takes to read the same rows of the
+//! process table and do nothing with them. Ends with its input. Each child runs the script first.
 #![allow(clippy::unwrap_used)]
 
-use std::fs;
-use std::io;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use skep_guard::duplex::{DuplexProgram, DuplexRecords};
@@ -52,8 +52,23 @@ async fn tell_share() {
         let (begun, before) = (Instant::now(), watchdog_seconds());
         tokio::time::sleep(Duration::from_secs(1)).await;
         let used = watchdog_seconds() - before;
-        println!("{:.1}", used * 100.0 / begun.elapsed().as_secs_f64());
+        let share = used * 100.0 / begun.elapsed().as_secs_f64();
+        println!("{share:.1} {:.1}", std::thread::spawn(bare_looks).join().unwrap() * 100.0);
     }
+}
+
+/// The processor time of as many looks as the watchdog takes in a second.
+fn bare_looks() -> f64 {
+    let own = Path::new("/proc/thread-self");
+    let before = seconds(own);
+    for _ in 0..10 {
+        for entry in fs::read_dir("/proc").unwrap() {
+            // Processes end meanwhile.
+            let row = File::open(entry.unwrap().path().join("stat"));
+            let _ = row.and_then(|mut row| row.read(&mut [0; 1024]));
+        }
+    }
+    seconds(own) - before
 }
 
 /// Of the one thread of that name: with none or with more, there is nothing to say. A list that is
@@ -70,7 +85,12 @@ fn watchdogs() -> Vec<f64> {
             // Other threads end meanwhile.
             fs::read_to_string(thread.join("comm")).is_ok_and(|name| name.trim() == "skep-watchdog")
         })
-        .map(|thread| fs::read_to_string(thread.join("schedstat")).unwrap())
-        .map(|times| times.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9)
+        .map(|thread| seconds(&thread))
         .collect()
+}
+
+/// The processor time of a thread.
+fn seconds(thread: &Path) -> f64 {
+    let times = fs::read_to_string(thread.join("schedstat")).unwrap();
+    times.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9
 }

@@ -55,9 +55,12 @@ pub(crate) fn read_row(pid: i32) -> Option<ProcessRow> {
 /// Fields of `/proc/PID/stat` after the program name, which may itself hold spaces and brackets.
 fn parse_stat(pid: i32, text: &str) -> Option<ProcessRow> {
     let (_, after_name) = text.rsplit_once(')')?;
-    let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
-    let number = |index: usize| fields.get(index)?.parse::<i32>().ok();
-    let ticks = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    let mut fields = [""; 20];
+    for (field, text) in fields.iter_mut().zip(after_name.split(' ').skip(1)) {
+        *field = text;
+    }
+    let number = |index: usize| fields[index].parse::<i32>().ok();
+    let ticks = |index: usize| fields[index].parse::<u64>().ok();
     Some(ProcessRow {
         pid,
         parent: number(1)?,
@@ -65,7 +68,7 @@ fn parse_stat(pid: i32, text: &str) -> Option<ProcessRow> {
         session: number(3)?,
         started: ticks(19)?,
         used: ticks(11)?.saturating_add(ticks(12)?),
-        zombie: matches!(fields.first(), Some(&"Z" | &"X")),
+        zombie: matches!(fields[0], "Z" | "X"),
     })
 }
 
