@@ -1,14 +1,13 @@
 //! Puts the files of a running hive in force: all of them, or those of some agents alone. An
 //! invalid file is not applied, and its last valid version stays in force.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use skep_cli::hive::Home;
 use skep_core::event::ConfigOutcome;
 use skep_core::ids::AgentName;
-use skep_core::settings::tree::AgentTree;
 use skep_core::settings::{
     AgentState, ConfigProblem, ConfigStanding, HiveSettings, ServerSettings,
 };
@@ -23,7 +22,7 @@ use crate::home::watch::ReadScope;
 use crate::home::{
     FileEdits, HomeError, LoadError, LoadedHome, Mistake, ProfileChange, ReadAgents,
     WrittenProfile, check_staged, create, load_again, load_agents, local, misplaced,
-    read_agent_policy, read_hive_policy,
+    read_agent_policy, read_hive_policy, read_with_text,
 };
 use crate::vendors::Vendors;
 
@@ -140,6 +139,33 @@ impl Applier {
             .map_err(|mistake| mistake.to_string().replace(&folder.display().to_string(), &place))
     }
 
+    /// Why the agent could not run if its file had this text.
+    pub async fn check_text(&self, name: &AgentName, text: &str) -> Result<(), ConfigProblem> {
+        let applied = self.applied.lock().await;
+        let file = self.home.agent(name.as_str()).join("config.yaml");
+        let of_file = |why: String| told(&Mistake::of_file(&file, why));
+        if applied.kept {
+            let why = "cannot be put in force: the hive's own files have a mistake";
+            return Err(of_file(why.to_owned()));
+        }
+        let read = || read_with_text(&self.home, name, text, &environment::var, &applied.loaded);
+        let agent = tokio::task::block_in_place(read).map_err(|mistake| told(&mistake))?;
+        let mut state = AgentState::Active(Arc::new(agent));
+        applied.vendors.disable(&mut state);
+        if let AgentState::Failed { reason } = state {
+            return Err(of_file(reason));
+        }
+        // Its place in the tree may make no sense, or that of somebody below it.
+        let mut tree = (*self.hive.tree()).clone();
+        let before = misplaced(&self.home, &tree);
+        tree.set(BTreeMap::from([(name.clone(), Some(state))]));
+        let after = misplaced(&self.home, &tree);
+        match after.iter().find(|mistake| !before.contains(mistake)) {
+            Some(mistake) => Err(told(mistake)),
+            None => Ok(()),
+        }
+    }
+
     /// What the files would be with this profile. Nothing is changed.
     pub async fn prepare_profile(
         &self,
@@ -242,7 +268,7 @@ impl Applier {
         next.settings.agents.extend(kept);
         applied.vendors.furnish(&mut next.settings, &next.connections, &self.vault);
         problems.extend(create::workspaces(&self.home, &next).err().map(not_made));
-        let tree = AgentTree::new(next.settings.agents.clone());
+        let tree = next.settings.tree();
         problems.extend(misplaced(&self.home, &tree).iter().map(told));
         let needs_restart = hold_back(&running, &mut next);
         let config = ConfigStanding { problems, needs_restart, unwatched };

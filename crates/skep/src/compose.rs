@@ -23,7 +23,9 @@ use skep_guard::sandbox::{self, Sandbox};
 use skep_guard::vault::{KeyPlace, Vault};
 use skep_guard::{clock, environment, footprint};
 use skep_runtime::door::Grant;
-use skep_runtime::{FileWriters, FreshToken, Hive, HiveError, Offer, Organisation, Parts};
+use skep_runtime::{
+    FileWriters, FreshToken, Hive, HiveError, Offer, Organisation, Parts, subagent_tools,
+};
 use skep_server::{BindOptions, CallTimes, Listeners, Server};
 use skep_store::OpenError;
 use skep_tools::{
@@ -31,6 +33,7 @@ use skep_tools::{
     WriteTool,
 };
 
+use crate::agent_file;
 use crate::apply::Applier;
 use crate::home::{KnownNames, LoadedHome};
 use crate::profile_draft;
@@ -74,6 +77,7 @@ pub fn known() -> KnownNames {
 pub fn known_with(engines: &[&str], tools: &[&str]) -> KnownNames {
     let mut known = KnownNames::new(engines, tools);
     known.tools.extend(Organisation::tool_names());
+    known.aliases.extend(Organisation::aliases());
     known
 }
 
@@ -136,6 +140,7 @@ pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result
     let egress = way_out(address);
     let organisation = Arc::new(Organisation::default());
     offer.tools.extend(organisation.tools());
+    offer.subagents = Some(subagent_tools(&organisation));
     offer.tools.extend(built_in(&home, &loaded.settings.limits, &governance, &egress, &vault));
     let parts = Parts {
         run: home.run(),
@@ -218,7 +223,8 @@ pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result
 fn writers(home: &Home, governance: Arc<Governance>, applier: &Arc<Applier>) -> FileWriters {
     FileWriters {
         rules: rule_writer::writer(home, Arc::clone(&governance), Arc::clone(applier)),
-        describe: team_description::writer(home, governance, Arc::clone(applier)),
+        describe: team_description::writer(home, Arc::clone(&governance), Arc::clone(applier)),
+        agent_file: agent_file::keeper(home, governance, Arc::clone(applier)),
         folders: team_folder::changer(home, Arc::clone(applier)),
         profile: profile_draft::preparer(Arc::clone(applier)),
         no_profile: profile_draft::remover(Arc::clone(applier)),

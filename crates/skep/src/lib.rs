@@ -8,6 +8,7 @@ pub mod cli;
 pub mod compose;
 pub mod home;
 
+mod agent_file;
 mod apply;
 mod log;
 mod profile_draft;
@@ -17,5 +18,6 @@ mod secret_scan;
 mod start_notice;
 mod team_description;
 mod team_folder;
+mod template;
 mod vault_move;
 mod vendors;

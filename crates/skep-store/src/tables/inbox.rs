@@ -3,7 +3,7 @@
 use serde_json::json;
 use skep_core::Millis;
 use skep_core::arrival::{self, Arrival, LaneActivity};
-use skep_core::cause::Cause;
+use skep_core::cause::{Cause, ItemOptions};
 use skep_core::engine::Capabilities;
 use skep_core::event::{CancelReason, Event, EventKind, ItemState, TurnState};
 use skep_core::file::File;
@@ -17,7 +17,7 @@ use skep_core::message::{Body, Origin, Role};
 use skep_core::settings::{QueueMode, Think, Wanted};
 use skep_core::tool::ChainOrigin;
 use skep_core::{peer_text, prompt};
-use skep_db::{Refusal, Run, SqlError, Tx, args, record};
+use skep_db::{Conn, Refusal, Run, SqlError, Tx, args, record};
 
 use crate::tables::agents::{Tally, tally};
 use crate::tables::files;
@@ -45,6 +45,8 @@ pub struct Letter {
     /// Frames answer it there; nothing where the sender asks for the answer instead.
     pub channel: Option<ChannelId>,
     pub text: String,
+    /// The text of the skill that it is to be done with.
+    pub skill: Option<String>,
     /// What the sender should know about it; stands in the ack.
     pub note: Option<String>,
     pub files: Vec<File>,
@@ -113,6 +115,11 @@ impl Run for Accept {
         }
         let letter = &self.letter;
         let mut lane = lanes::find_or_make(tx, letter.agent, letter.session_key.as_str()).await?;
+        if lane.apart {
+            let detail = "this session belongs to one task of a subagent, and nobody else writes \
+                          into it; write to the agent in another one";
+            return Err(Refusal::conflict("subagent_session", detail));
+        }
         lane.fresh |= self.fresh;
         let ord = tx.next_ord().await?;
         match &self.take {
@@ -147,6 +154,7 @@ impl Accept {
             priority: NORMAL,
             ord,
             think: letter.think,
+            options: ItemOptions::default(),
             slot,
             queued: false,
             now: letter.now,
@@ -404,6 +412,12 @@ pub(crate) async fn repeated(
     Ok(Some(repeated))
 }
 
+/// The text of the skill that an item is done with.
+pub async fn skill_text(conn: &mut Conn, item: &ItemId) -> Result<Option<String>, SqlError> {
+    let select = "SELECT skill_text FROM items WHERE id = $1";
+    Ok(conn.find::<Option<String>>(select, &args![item]).await?.flatten())
+}
+
 /// As what an item is taken in.
 struct Taken<'a> {
     state: ItemState,
@@ -423,8 +437,9 @@ async fn insert(
     storage::charge(tx, &letter.principal, size, letter.room).await?;
     let insert = "INSERT INTO items (id, ord, agent, lane, kind, priority, message_id, \
                   principal, channel, body, ack, note, state, created_at, fresh, files, \
-                  think, turn, started_at, cause, origin_principal) VALUES ($1, $2, $3, $4, $5, \
-                  $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)";
+                  think, turn, started_at, cause, origin_principal, skill_text) VALUES ($1, $2, \
+                  $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, \
+                  $20, $21, $22)";
     let (kind, more) = letter.cause.stored();
     let (kind, files) = (kind.as_ref(), letter.files.len());
     let fresh = lane.fresh && matches!(state, ItemState::Pending | ItemState::Running);
@@ -451,6 +466,7 @@ async fn insert(
         started_at,
         more,
         letter.origin,
+        letter.skill,
     ];
     tx.conn.run(insert, &args).await?;
     files::keep_with_item(tx, &letter.item, &letter.files, letter.now).await?;
@@ -508,6 +524,7 @@ fn user_text<'a>(letter: &'a Letter, origin: &'a ChainOrigin) -> UserText<'a> {
         principal: letter.principal.as_str(),
         origin,
         text: &letter.text,
+        skill: letter.skill.as_deref(),
         files: letter.files.clone(),
         peers: 0,
         now: letter.now,
@@ -523,6 +540,8 @@ pub(crate) struct UserText<'a> {
     pub principal: &'a str,
     pub origin: &'a ChainOrigin,
     pub text: &'a str,
+    /// Of the skill that it is to be done with; for models alone.
+    pub skill: Option<&'a str>,
     pub files: Vec<File>,
     /// Messages of other agents that wait behind it.
     pub peers: i64,
@@ -546,6 +565,9 @@ pub(crate) fn user_body(user: UserText<'_>) -> Body {
             let mut shown = prompt::shown(user.now, user.principal);
             if let Some(more) = peer_text::more_waiting(user.peers) {
                 shown = format!("{shown}\n{more}");
+            }
+            if let Some(skill) = user.skill {
+                shown = format!("{shown}\n{skill}");
             }
             Body { shown: Some(shown), ..body }
         }

@@ -110,7 +110,8 @@ pub async fn page(
     limit: u32,
 ) -> Result<Vec<SessionRow>, SqlError> {
     let sql = select_sessions!(
-        "s.agent = $1 AND ((s.pinned_at IS NOT NULL), s.last_at, s.id) < ($2, $3, $4) \
+        "s.apart = 0 AND s.agent = $1 \
+         AND ((s.pinned_at IS NOT NULL), s.last_at, s.id) < ($2, $3, $4) \
          AND ($6 IS NULL OR (s.archived_at IS NOT NULL) = $6) \
          ORDER BY (s.pinned_at IS NOT NULL) DESC, s.last_at DESC, s.id DESC LIMIT $5"
     );
@@ -130,7 +131,7 @@ pub async fn page_of_keys(
 ) -> Result<Vec<SessionRow>, SqlError> {
     // By their key, and sorted then: an owner's sessions are few, those of the agent are not.
     let sql = select_sessions!(
-        "s.agent = $1 AND s.key >= $7 AND s.key < $8 \
+        "s.apart = 0 AND s.agent = $1 AND s.key >= $7 AND s.key < $8 \
          AND (+(s.pinned_at IS NOT NULL), s.last_at, s.id) < ($2, $3, $4) \
          AND ($6 IS NULL OR (s.archived_at IS NOT NULL) = $6) \
          ORDER BY +(s.pinned_at IS NOT NULL) DESC, s.last_at DESC, s.id DESC LIMIT $5"
@@ -178,7 +179,7 @@ pub async fn titled(
 }
 
 const TITLES: &str = "SELECT last_at, id, agent, title FROM sessions WHERE deleted_at IS NULL \
-                      AND title <> '' AND ($1 IS NULL OR agent = $1) \
+                      AND apart = 0 AND title <> '' AND ($1 IS NULL OR agent = $1) \
                       AND substr(key, 1, length($2)) = $2";
 
 /// Files that messages of a session have, and their bytes.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use skep_core::approval::Bound;
 use skep_core::ids::{AgentId, AgentName, CallId, SessionKey, TurnId};
 use skep_core::settings::SandboxSettings;
 use tempfile::TempDir;

@@ -78,8 +78,9 @@ impl Toolbox {
         Ok(Self { tools: boxed, by_name, offered: Mutex::default() })
     }
 
-    /// What the agent's model is told it has: what its list names and its policy does not deny in
-    /// every case. Sorted, so that the block is the same bytes always.
+    /// What the agent's model is told it has: what its list names, what has something to do for it,
+    /// and what its policy does not deny in every case. Sorted, so that the block is the same bytes
+    /// always.
     pub fn specs(&self, agent: &AgentSettings) -> Arc<[ToolSpec]> {
         let places = self.tools.iter().enumerate();
         let places = places.filter(|(_, boxed)| is_offered(agent, &*boxed.tool));
@@ -96,6 +97,12 @@ impl Toolbox {
         let specs: Arc<[ToolSpec]> = specs.map(|(boxed, note)| boxed.told(note)).collect();
         offered.insert(places, Arc::clone(&specs));
         specs
+    }
+
+    /// Which of these names are no tools that the agent is offered.
+    pub fn lacks<'n>(&self, agent: &AgentSettings, names: &'n [String]) -> Vec<&'n str> {
+        let has = |name: &str| self.find(name).is_some_and(|tool| is_offered(agent, &**tool));
+        names.iter().map(String::as_str).filter(|name| !has(name)).collect()
     }
 
     /// The names calls of its tools are told under.
@@ -141,9 +148,10 @@ impl Boxed {
     }
 }
 
-/// Whether the agent's list names the tool, by the tool's own name.
+/// Whether the agent has the tool: its list names it, by the tool's own name or its preset.
 pub fn is_listed(agent: &AgentSettings, tool: &dyn Tool) -> bool {
-    allow::allows(&agent.allowed_tools, &tool.spec().name)
+    let mut names = tool.preset().into_iter().chain([tool.spec().name.as_str()]);
+    tool.serves(agent) && names.any(|name| allow::allows(&agent.allowed_tools, name))
 }
 
 fn is_offered(agent: &AgentSettings, tool: &dyn Tool) -> bool {

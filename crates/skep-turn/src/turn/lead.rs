@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tracing::Instrument;
 
-use skep_core::cause::{Cause, Slash};
+use skep_core::cause::{Cause, ItemOptions, Slash};
 use skep_core::choice::{self, DEFAULT_WORD};
 use skep_core::settings::{AgentSettings, HiveSettings};
 use skep_store::lanes::Chosen;
@@ -78,6 +78,7 @@ pub(super) async fn lead(env: Arc<TurnEnv>, lease: Lease) -> Result<(), Lost> {
     let agent = match snapshot
         .agent(lease.agent, &lease.agent_name)
         .and_then(|agent| as_chosen(agent, &lease.chosen, &snapshot.settings))
+        .and_then(|agent| in_role(agent, &lease.options))
     {
         Ok(agent) => agent,
         Err(reason) => {
@@ -96,6 +97,13 @@ pub(super) async fn lead(env: Arc<TurnEnv>, lease: Lease) -> Result<(), Lost> {
     }
     let mut state = TurnState::new(&agent);
     Turn::new(env, lease, snapshot, agent, running).go(&mut state, None).await
+}
+
+/// The agent as the subagent that the turn is, where it is one.
+fn in_role(agent: Arc<AgentSettings>, options: &ItemOptions) -> Result<Arc<AgentSettings>, String> {
+    let Some(name) = &options.subagent else { return Ok(agent) };
+    let subagent = agent.as_subagent(name).map(Arc::new);
+    subagent.ok_or_else(|| format!("it has no subagent `{name}` any more"))
 }
 
 /// The agent as this lane wants it. A profile that is gone is not replaced: nobody chose another.
