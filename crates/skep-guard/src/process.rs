@@ -44,6 +44,8 @@ const GRACE: Duration = Duration::from_millis(1500);
 const LEFTOVER_GRACE: Duration = Duration::from_millis(200);
 /// How long KILL is repeated. Only a process stuck in the kernel outlives it.
 pub(crate) const KILL_WINDOW: Duration = Duration::from_millis(1500);
+/// How long a claim waits for what is being loaded.
+const LOAD_WINDOW: Duration = Duration::from_millis(500);
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
 /// A program and what it is started with.

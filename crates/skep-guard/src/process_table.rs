@@ -77,6 +77,20 @@ pub(crate) fn is_marked(pid: i32, prefix: &str) -> bool {
     marks(pid).iter().any(|mark| mark.starts_with(prefix))
 }
 
+/// Whether a process is about to become another program: while the kernel loads that, it shows
+/// neither the environment nor the words of either. Threads of the kernel never have any.
+pub(crate) fn is_loading(row: &ProcessRow) -> bool {
+    const KERNEL: i32 = 2;
+    let is_empty = |file: &str| {
+        std::fs::read(format!("/proc/{}/{file}", row.pid)).is_ok_and(|bytes| bytes.is_empty())
+    };
+    !row.zombie
+        && row.pid != KERNEL
+        && row.parent != KERNEL
+        && is_empty("cmdline")
+        && is_empty("environ")
+}
+
 /// The markers in the environment a process was started with: one, or none.
 fn marks(pid: i32) -> Vec<String> {
     let bytes = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
@@ -117,7 +131,8 @@ impl Members {
 }
 
 /// The markers of processes that no tree has claimed by other traces. A process has its marker
-/// from its birth, so it is read once for all trees and for all times.
+/// from its birth, so it is read once for all trees and for all times: once there is something to
+/// read, see [`is_loading`].
 #[derive(Debug, Default)]
 pub(crate) struct Marks(HashMap<(i32, u64), Vec<String>>);
 
@@ -176,8 +191,16 @@ impl Marks {
             if owners.contains_key(&row.pid) {
                 continue;
             }
-            let marks = self.0.entry((row.pid, row.started)).or_insert_with(|| marks(row.pid));
-            if let Some(tree) = marks.iter().find_map(|mark| by_marker.get(mark.as_str())) {
+            let key = (row.pid, row.started);
+            if !self.0.contains_key(&key) {
+                // Before the markers are read: what has ceased to be loaded by then shows them.
+                if is_loading(row) {
+                    continue;
+                }
+                self.0.insert(key, marks(row.pid));
+            }
+            let mut marks = self.0.get(&key).into_iter().flatten();
+            if let Some(tree) = marks.find_map(|mark| by_marker.get(mark.as_str())) {
                 owners.insert(row.pid, *tree);
             }
         }
@@ -321,5 +344,32 @@ mod tests {
         later.extend([row(pid(10), pid(1), pid(10), 500), row(pid(13), pid(12), pid(13), 501)]);
         later.iter_mut().filter(|row| row.pid == pid(12)).for_each(|row| row.parent = pid(1));
         assert_eq!(look(later), [vec![pid(12), pid(13)], vec![pid(20), pid(21)]]);
+    }
+
+    /// Right after its start every second process shows nothing of itself.
+    #[test]
+    fn a_process_shows_its_marker_or_that_it_is_being_loaded() {
+        let sleep = || {
+            let mut command = std::process::Command::new("sleep");
+            command.arg("100").env_clear();
+            command
+        };
+        for round in 0..200 {
+            let mut child = sleep().env(MARKER, "loaded.1").spawn().unwrap();
+            let pid = i32::try_from(child.id()).unwrap();
+            let loading = is_loading(&read_row(pid).unwrap());
+            let seen = loading || is_marked(pid, "loaded.");
+            child.kill().unwrap();
+            child.wait().unwrap();
+            assert!(seen, "round {round}");
+        }
+        let mut bare = sleep().spawn().unwrap();
+        let row = read_row(i32::try_from(bare.id()).unwrap()).unwrap();
+        let begun = std::time::Instant::now();
+        while is_loading(&row) {
+            assert!(begun.elapsed().as_secs() < 10, "a program without environment is no other");
+        }
+        bare.kill().unwrap();
+        bare.wait().unwrap();
     }
 }

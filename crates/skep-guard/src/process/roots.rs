@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::child::PipedChild;
-use super::{KILL_WINDOW, POLL};
+use super::{KILL_WINDOW, LOAD_WINDOW, POLL};
 use crate::cgroup;
 use crate::process_table::{self, LABEL, ProcessRow};
 
@@ -38,19 +38,24 @@ pub fn claim(label: &str) -> io::Result<usize> {
     Ok(found)
 }
 
+/// Looks again while a process is being loaded, whose marker nobody can read; a program without
+/// words and environment is taken for one, so not for long.
 fn end_marked(label: &str) -> usize {
     let prefix = format!("{label}.");
     let own_pid = process_table::own_pid();
     let mut found = 0;
     let started = Instant::now();
     loop {
-        let strays: Vec<ProcessRow> = process_table::scan()
+        let rows: Vec<ProcessRow> = process_table::scan()
             .into_iter()
             .filter(|row| row.pid != own_pid && !row.zombie)
-            .filter(|row| process_table::is_marked(row.pid, &prefix))
             .collect();
+        // Before the markers are read: what has ceased to be loaded by then shows them.
+        let loading = started.elapsed() < LOAD_WINDOW && rows.iter().any(process_table::is_loading);
+        let strays: Vec<&ProcessRow> =
+            rows.iter().filter(|row| process_table::is_marked(row.pid, &prefix)).collect();
         found = found.max(strays.len());
-        if strays.is_empty() || started.elapsed() > KILL_WINDOW {
+        if (strays.is_empty() && !loading) || started.elapsed() > KILL_WINDOW {
             return found;
         }
         for stray in &strays {
