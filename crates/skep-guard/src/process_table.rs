@@ -4,6 +4,7 @@
 //! all of them. Four traces are joined: descent, process group, session, and a variable in the
 //! environment that every descendant inherits. What was a member once stays one.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Read;
@@ -191,16 +192,13 @@ impl Marks {
             if owners.contains_key(&row.pid) {
                 continue;
             }
-            let key = (row.pid, row.started);
-            if !self.0.contains_key(&key) {
+            let marks = match self.0.entry((row.pid, row.started)) {
+                Entry::Occupied(known) => known.into_mut(),
                 // Before the markers are read: what has ceased to be loaded by then shows them.
-                if is_loading(row) {
-                    continue;
-                }
-                self.0.insert(key, marks(row.pid));
-            }
-            let mut marks = self.0.get(&key).into_iter().flatten();
-            if let Some(tree) = marks.find_map(|mark| by_marker.get(mark.as_str())) {
+                Entry::Vacant(_) if is_loading(row) => continue,
+                Entry::Vacant(place) => place.insert(marks(row.pid)),
+            };
+            if let Some(tree) = marks.iter().find_map(|mark| by_marker.get(mark.as_str())) {
                 owners.insert(row.pid, *tree);
             }
         }
