@@ -5,7 +5,7 @@ import { after, before, test } from "node:test";
 import { accessible, AWAY, faultless, launch, open, picture } from "./browser.mjs";
 import { script } from "./hive.mjs";
 import { say as says } from "./model.mjs";
-import { becomes, composer, said, say, sign, start, talk, withModel } from "./person.mjs";
+import { becomes, composer, said, say, sign, start, talk, visit, withModel } from "./person.mjs";
 
 let browser;
 before(async () => {
@@ -158,7 +158,7 @@ test("at 400 % zoom everything can be read and pressed", async (t) => {
     assert.ok(heights[1] >= 150 && heights[0] >= 180, `${heights}`);
     await fits("chat");
     for (const name of ["Home", "Approvals", "Usage", "Log & audit"]) {
-        await page.getByRole("link", { name }).locator("visible=true").click();
+        await visit(page, name);
         await page.getByRole("heading", { level: 1 }).first().waitFor();
         await fits(name.split(" ", 1)[0].toLowerCase());
     }

@@ -15,6 +15,7 @@ import {
     say,
     SIZES,
     talk,
+    visit,
     withModel,
 } from "./person.mjs";
 
@@ -39,8 +40,6 @@ const HOME = {
 };
 const asking = (t, options) => withModel(browser, t, options, HOME);
 const card = (page) => page.getByRole("region", { name: "Approval for main" });
-const visit = (page, name) =>
-    page.locator(".nav a:visible, .tabs a:visible", { hasText: name }).click();
 
 for (const [where, options] of Object.entries(SIZES)) {
     const size = where.split(" ").at(-1);

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { accessible, faultless, launch, picture } from "./browser.mjs";
 import { script } from "./hive.mjs";
-import { answered, becomes, composer, said, sign, SIZES, talk } from "./person.mjs";
+import { answered, becomes, composer, said, sign, SIZES, talk, visit } from "./person.mjs";
 
 let browser;
 before(async () => {
@@ -49,7 +49,7 @@ for (const [where, size] of Object.entries(SIZES)) {
         await page.getByRole("textbox", { name: "Message to cto" }).waitFor();
         await written(page, "");
         await page.getByRole("textbox", { name: "Message to cto" }).fill("For cto alone.");
-        await page.getByRole("link", { name: "Usage" }).locator("visible=true").click();
+        await visit(page, "Usage");
         await page.getByRole("heading", { level: 1 }).waitFor();
         await page.getByRole("link", { name: "Chat" }).locator("visible=true").click();
         await written(page, "For cto alone.");

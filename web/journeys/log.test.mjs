@@ -117,7 +117,8 @@ test("log and audit on a phone, in the dark", async (t) => {
     model.push(call("read", { file_path: "welcome.md" }));
     model.push(says("Read."));
     await hive.skep("send", "main", "Read it.", "--wait");
-    await page.locator(".tabs a", { hasText: "Log & audit" }).click();
+    await page.locator(".topbar summary").click();
+    await page.locator(".topbar .pop a", { hasText: "Log & audit" }).click();
     await rows(page).first().locator("summary").click();
     const wide = await page.evaluate(() => document.documentElement.scrollWidth);
     assert.ok(wide <= 390, `nothing sticks out: ${wide}`);

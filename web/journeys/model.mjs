@@ -24,6 +24,11 @@ export class Model {
         this.answers.push(answer);
     }
 
+    /** From now on every request is answered by this one. */
+    answerWith(answer) {
+        this.otherwise = answer;
+    }
+
     /** An answer as a vendor refuses: a status and the type and words of its error. */
     pushError(status, type, message, headers = {}) {
         const error = { type: "error", error: { type, message } };
@@ -79,7 +84,8 @@ export class Model {
         for await (const piece of request) body += piece;
         this.requests.push(JSON.parse(body));
         this.server.emit("asked");
-        const answer = this.answers.shift() ?? (() => [say("I have no answer left.")]);
+        const none = () => [say("I have no answer left.")];
+        const answer = this.answers.shift() ?? this.otherwise ?? none;
         const asked = this.requests.at(-1);
         const given = await answer(asked);
         if (given.status) {

@@ -47,6 +47,16 @@ export async function talk(page) {
     await composer(page).waitFor();
 }
 
+/** To another page by its link: on a phone the readings are in the menu. */
+export async function visit(page, name) {
+    const listed = (name) =>
+        page.locator(".nav a, .tabs a", { hasText: name }).locator("visible=true");
+    await listed("Home").waitFor();
+    if (await listed(name).count()) return listed(name).click();
+    await page.locator(".topbar summary").click();
+    return page.locator(".topbar .pop a", { hasText: name }).click();
+}
+
 export async function say(page, text) {
     await composer(page).fill(text);
     await composer(page).press("Enter");

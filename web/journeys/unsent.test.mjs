@@ -13,6 +13,7 @@ import {
     sign,
     SIZES,
     talk,
+    visit,
     withModel,
 } from "./person.mjs";
 
@@ -105,7 +106,7 @@ for (const [where, size] of Object.entries(SIZES)) {
         await picture(page, `away-${size.viewport?.width ?? "light"}`);
 
         // It goes out from any page.
-        await page.getByRole("link", { name: "Usage" }).locator("visible=true").click();
+        await visit(page, "Usage");
         await page.locator(".notice", { hasText: "Disconnected since" }).waitFor();
         await hive.up();
         await page.locator(".notice", { hasText: "Disconnected" }).waitFor({ state: "detached" });

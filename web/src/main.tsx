@@ -33,8 +33,10 @@ import { Search } from "./view/Search";
 import { Shell, TITLES } from "./view/Shell";
 import { SignIn } from "./view/SignIn";
 import { Sprite } from "./view/Sprite";
+import { Team } from "./view/team/Team";
 import { Usage } from "./view/Usage";
 import { Vault } from "./view/Vault";
+import { WorkPage } from "./view/work/Work";
 import { Workspace } from "./view/Workspace";
 
 function App(props: { me: Me }) {
@@ -72,6 +74,7 @@ function App(props: { me: Me }) {
     const approval = route.page === "approvals" && route.id && approvals.find(route.id);
     if (approval) return `${approval.agent} wants to ${wishWords(approval)}`;
     if (route.page === "files" && route.path) return visibleName(route.path);
+    if (route.page === "team" && route.agent) return `${visibleName(route.agent)}, team`;
     if (route.page !== "chat") return TITLES[route.page];
     const standing = standingOf(hive.state, { ...route, current: true });
     const words = conversation() ?? route.agent;
@@ -113,6 +116,8 @@ function App(props: { me: Me }) {
             <Match when={at("chat")}>{(route) => <Chat route={route()} />}</Match>
             <Match when={at("files")}>{(route) => <Workspace route={route()} />}</Match>
             <Match when={at("approvals")}>{(route) => <ApprovalsPage id={route().id} />}</Match>
+            <Match when={at("team")}>{(route) => <Team route={route()} />}</Match>
+            <Match when={at("work")}>{(route) => <WorkPage route={route()} />}</Match>
             <Match when={at("log")}>
               {(route) => <LogPage tab={route().tab} turn={route().turn} />}
             </Match>

@@ -8,6 +8,7 @@ pub mod budget;
 pub mod calls;
 pub mod chat;
 pub mod down;
+pub mod guidance;
 pub mod history;
 pub mod inbox;
 pub mod link;
@@ -16,6 +17,7 @@ pub mod send;
 pub mod session;
 pub mod status;
 pub mod token;
+pub mod tour;
 pub mod usage;
 pub mod vault;
 

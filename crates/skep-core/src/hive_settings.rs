@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::settings::tree::AgentTree;
 use crate::settings::{
     AgentMap, AgentSettings, AgentState, Limits, Profile, RuleFile, ServerSettings, VendorAddress,
 };
@@ -27,6 +28,11 @@ pub struct HiveSettings {
 }
 
 impl HiveSettings {
+    /// The agents with what follows from their places in the tree.
+    pub fn tree(&self) -> AgentTree {
+        AgentTree::new(&self.hive_rules, self.agents.clone())
+    }
+
     /// These agents as they are now; `None` for one that is gone.
     pub fn set_agents(&mut self, agents: BTreeMap<AgentName, Option<AgentState>>) {
         for (name, state) in agents {

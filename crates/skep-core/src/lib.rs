@@ -18,8 +18,8 @@ mod decide;
 
 pub use decide::{
     arrival, brake, bucket, cache_break, choice, compaction, count, fallback, fold, heads, names,
-    overlap, peer_text, prompt, query, question, redelivery, resume_text, retry, slash, task_event,
-    title, visible,
+    overlap, peer_text, prompt, query, question, redelivery, resume_text, retry, skill_text, slash,
+    task_event, title, visible,
 };
 pub use traits::{channel, engine, hook, inbound, provider, tool};
 pub use vocab::{

@@ -65,10 +65,12 @@ impl fmt::Display for GivenUp {
 /// known time, and that before what does not pass.
 pub(crate) fn end_of(given_up: Vec<GivenUp>) -> TurnEnd {
     let text = match given_up.as_slice() {
-        // A name of a model is wrong in one place.
-        [GivenUp { profile, error: ModelError::NotFound { text }, .. }] => {
-            format!("{text} (profile {profile})")
-        }
+        // A name of a model or a key is wrong in one place.
+        [
+            GivenUp {
+                profile, error: ModelError::NotFound { text } | ModelError::Auth { text }, ..
+            },
+        ] => format!("{text} (profile {profile})"),
         [only] => only.error.to_string(),
         all => all.iter().map(GivenUp::to_string).collect::<Vec<_>>().join("; "),
     };

@@ -19,7 +19,7 @@ fn what_a_step_ends_with_when_nobody_answered() {
     let failed = |code, text: &str| TurnEnd::Failed { code, text: text.to_owned() };
     let cases = [
         (vec![passing(None)], TurnEnd::Retry { code: BUSY, text: "busy".to_owned() }),
-        (vec![auth()], failed(FailureCode::ProviderAuth, "key")),
+        (vec![auth()], failed(FailureCode::ProviderAuth, "key (profile p0)")),
         (vec![missing()], failed(FailureCode::ProviderRejected, "gone (profile p0)")),
         (
             vec![auth(), missing()],

@@ -339,7 +339,7 @@ async fn a_short_pause_asked_for_is_kept_and_a_long_one_parks() {
 async fn errors_that_do_not_pass_end_the_turn_at_once() {
     let said = || "said".to_owned();
     let table = [
-        (ModelError::Auth { text: said() }, FailureCode::ProviderAuth, "said"),
+        (ModelError::Auth { text: said() }, FailureCode::ProviderAuth, "said (profile default)"),
         (ModelError::Rejected { text: said() }, FailureCode::ProviderRejected, "said"),
         (
             ModelError::ContextTooLong { text: said() },

@@ -4,18 +4,19 @@
 //! This crate never knows a socket, a vendor or an SQL statement, and never runs a tool: turns do,
 //! through their gate.
 
-pub mod door;
+pub use skep_door as door;
 
 mod hive;
 mod intake;
 mod org;
 mod people;
+mod subagents;
 mod views;
 
 pub use door::{
-    AgentDraft, ChangeFolder, DescribeAgent, DraftedProfile, FileWriters, FolderStep, MoveSecrets,
-    PrepareProfile, ProfileDraft, PutInForce, Refresh, RemoveProfile, RuleDraft, ScanFiles,
-    WriteRules,
+    AgentDraft, ChangeFolder, DescribeAgent, DraftedProfile, FileRefusal, FileReport, FileWish,
+    FileWriters, FolderStep, MoveSecrets, PrepareProfile, ProfileDraft, PutInForce, ReachFile,
+    Refresh, RemoveProfile, RuleDraft, ScanFiles, WriteRules,
 };
 pub use hive::{Hive, HiveError, Parts, SettingsChange};
 pub use org::Organisation;
@@ -27,6 +28,7 @@ pub use people::tokens::FreshToken;
 pub use skep_turn::Live;
 pub use skep_turn::handles::Meters;
 pub use skep_turn::snapshot::Offer;
+pub use subagents::subagent_tools;
 pub use views::download::Download;
 pub use views::watch::{Watch, WatchItem};
-pub use views::{audit, budgets, logs, usage};
+pub use views::{audit, budgets, guidance, logs, usage};

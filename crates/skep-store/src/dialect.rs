@@ -20,6 +20,6 @@ pub(crate) const SEARCH: &str = "SELECT p.id, a.name, p.session, s.key, s.title,
                                  JOIN agents a ON a.id = p.agent \
                                  JOIN sessions s ON s.id = p.session \
                                  JOIN history h ON h.session = p.session AND h.seq = p.seq \
-                                 WHERE search MATCH $1 AND f.rowid < $2 \
+                                 WHERE search MATCH $1 AND f.rowid < $2 AND s.apart = 0 \
                                  AND substr(s.key, 1, length($4)) = $4 \
                                  ORDER BY f.rowid DESC LIMIT $3";

@@ -20,7 +20,7 @@ pub use skep_db::{
 pub use spine::{Command, Outcome};
 pub use tables::org::{
     assign, cancel, expiry, letters, ops, questions, receive, reminders, shutdown, spawn,
-    task_views, teams, threads,
+    task_views, teams, threads, timing, work,
 };
 pub use tables::people::{browsers, grants, requests, tokens, vault};
 pub use tables::{

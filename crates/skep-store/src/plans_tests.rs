@@ -10,6 +10,7 @@ mod samples_tests;
 mod seen_tests;
 mod task_tests;
 mod turn_writes_tests;
+mod work_tests;
 
 use samples_tests::{approval, meta};
 use seen_tests as seen;
@@ -161,6 +162,7 @@ impl Story {
             text: "hello".into(),
             note: None,
             files: vec![File::new("a.txt", "text/plain", &b"a"[..])],
+            skill: None,
             think: None,
             request: id.map(|id| Request {
                 scope: "ws:1".into(),
@@ -232,7 +234,7 @@ impl Story {
             let (id, tool) = (CallId::new(id), "x".into());
             NewCall { id, tool, retry_safe: false, decision: None, own: false }
         };
-        let message = |id: &str, body| NewHistoryRow { id: id.to_owned(), body };
+        let message = |id: &str, body| NewHistoryRow::new(id.to_owned(), body);
         let audit = Audit {
             call: CallId::new("a"),
             tool: "x".into(),
@@ -404,7 +406,7 @@ impl Story {
                 session_key: SessionKey::new("given"),
                 session: SessionId::new("given"),
                 turn: TurnId::new("given"),
-                messages: vec![NewHistoryRow { id: "given".into(), body }],
+                messages: vec![NewHistoryRow::new("given".into(), body)],
                 principal: Principal::new("token:p"),
                 room: Some(1 << 20),
                 now: 1,

@@ -99,6 +99,9 @@ const SCHEMA: Schema = Schema {
         migration(38, "doing", include_str!("../migrations/sqlite/0038_doing.sql")),
         migration(39, "teams", include_str!("../migrations/sqlite/0039_teams.sql")),
         migration(40, "given_tasks", include_str!("../migrations/sqlite/0040_given_tasks.sql")),
+        migration(41, "times", include_str!("../migrations/sqlite/0041_times.sql")),
+        migration(42, "subagents", include_str!("../migrations/sqlite/0042_subagents.sql")),
+        migration(43, "item_skill", include_str!("../migrations/sqlite/0043_item_skill.sql")),
     ],
     counters: "SELECT (SELECT max(seq) FROM events), \
                (SELECT max(top) FROM (SELECT max(ord) AS top FROM items \

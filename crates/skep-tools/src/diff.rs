@@ -15,7 +15,7 @@ const DIFFED_LINES: usize = 100_000;
 const TIME: Duration = Duration::from_millis(500);
 
 /// `None` where either side is not text or both together are too long.
-pub(crate) fn unified(path: &str, before: &[u8], after: &[u8]) -> Option<String> {
+pub fn unified(path: &str, before: &[u8], after: &[u8]) -> Option<String> {
     if (before.len() + after.len()) as u64 > DIFFED_BYTES {
         return None;
     }

@@ -16,7 +16,8 @@ use skep_guard::{clock, disk};
 pub(crate) const GOVERNED: &[&str] = &["org-rules", "skills", "subagents", "team-rules"];
 /// Whose hand it was when a file differs from the last commit.
 const BY_HAND: &str = "operator";
-/// A rule is part of every prompt: one that is longer is not read, and disables its agent.
+/// A rule is part of every prompt, a skill of conversations: one that is longer is not read, and a
+/// rule disables its agent.
 const RULE_BYTES: usize = 64 << 10;
 /// Of all rules of a folder, and of all skills or subagents.
 const RULES_BYTES: usize = 256 << 10;
@@ -173,7 +174,10 @@ fn check(path: &str, content: &[u8]) -> Result<(), String> {
              has one line of visible characters, 100 bytes at most"
         ));
     }
-    let most = if is_rule { RULE_BYTES } else { FILE_BYTES };
+    let is_skill = path.starts_with("skills/")
+        && (path.ends_with("/SKILL.md")
+            || (path.ends_with(".md") && path.matches('/').count() == 1));
+    let most = if is_rule || is_skill { RULE_BYTES } else { FILE_BYTES };
     if content.len() > most {
         return Err(format!("too_large: {path} has {} bytes; the most is {most}", content.len()));
     }

@@ -21,6 +21,7 @@ mod web_fetch;
 mod write;
 
 pub use bash::BashTool;
+pub use diff::unified as unified_diff;
 pub use edit::EditTool;
 pub use glob::GlobTool;
 pub use governance::Governance;

@@ -1,14 +1,14 @@
 //! Puts the files of a running hive in force: all of them, or those of some agents alone. An
 //! invalid file is not applied, and its last valid version stays in force.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use skep_cli::commands::agent::CreatedAgent;
 use skep_cli::hive::Home;
 use skep_core::event::ConfigOutcome;
 use skep_core::ids::AgentName;
-use skep_core::settings::tree::AgentTree;
 use skep_core::settings::{
     AgentState, ConfigProblem, ConfigStanding, HiveSettings, ServerSettings,
 };
@@ -19,12 +19,14 @@ use skep_runtime::{Hive, SettingsChange};
 use tokio::sync::Mutex;
 
 use crate::home::environment::Variables;
+use crate::home::new_agent::{self, NewAgentError};
 use crate::home::watch::ReadScope;
 use crate::home::{
     FileEdits, HomeError, LoadError, LoadedHome, Mistake, ProfileChange, ReadAgents,
     WrittenProfile, check_staged, create, load_again, load_agents, local, misplaced,
-    read_agent_policy, read_hive_policy,
+    read_agent_policy, read_hive_policy, read_with_text,
 };
+use crate::template::{self, TeamWish, Template};
 use crate::vendors::Vendors;
 
 pub struct Applier {
@@ -115,8 +117,7 @@ impl Applier {
     pub async fn apply_agent(&self, name: &AgentName) -> Result<(), DoorError> {
         let mut applied = self.applied.lock().await;
         let scope = ReadScope::Agents(BTreeSet::from([name.clone()]));
-        let found = applied.read(&self.home, &scope).await;
-        self.put(&mut applied, found, self.hive.config().unwatched.clone()).await
+        self.put_again(&mut applied, &scope).await
     }
 
     /// Puts an agent in force that is being made, or takes it out of force where its folder is
@@ -131,6 +132,40 @@ impl Applier {
         Ok(self.hive.settings().agents.get(name).cloned())
     }
 
+    /// Makes a team and puts it in force; where one of its agents cannot run, nothing of it stays.
+    pub async fn make_team(
+        &self,
+        template: &Template,
+        name: &str,
+        parent: Option<&str>,
+    ) -> Result<Vec<CreatedAgent>, NewAgentError> {
+        let mut applied = self.applied.lock().await;
+        let rehearses = template::rehearses(&applied.loaded, None);
+        let wish = TeamWish { name, parent, profile: None, rehearses };
+        let known = &applied.loaded.known;
+        let make = || template.make(&self.home, &wish, known);
+        let made = tokio::task::block_in_place(make)?;
+        let names: BTreeSet<_> = made.iter().map(|it| AgentName::new(&it.name)).collect();
+        let scope = ReadScope::Agents(names.clone());
+        let put = self.put_again(&mut applied, &scope).await.map_err(|error| error.to_string());
+        let Err(why) = put.and_then(|()| self.can_run(&names)) else { return Ok(made) };
+        let folders = made.iter().map(|it| &it.folder);
+        tokio::task::block_in_place(|| new_agent::remove(folders))?;
+        if let Err(error) = self.put_again(&mut applied, &scope).await {
+            tracing::warn!(%error, "a team that was taken back is still in force");
+        }
+        Err(NewAgentError::Wrong(why))
+    }
+
+    fn can_run(&self, names: &BTreeSet<AgentName>) -> Result<(), String> {
+        let settings = self.hive.settings();
+        names.iter().try_for_each(|name| match settings.agents.get(name) {
+            Some(AgentState::Active(_)) => Ok(()),
+            Some(AgentState::Failed { reason }) => Err(reason.clone()),
+            None => Err(format!("{name} is being removed; try again later")),
+        })
+    }
+
     /// Whether the agent in this folder could run.
     pub async fn check_staged(&self, name: &AgentName, folder: &Path) -> Result<(), String> {
         let applied = self.applied.lock().await;
@@ -138,6 +173,33 @@ impl Applier {
         let place = format!("teams/{name}");
         tokio::task::block_in_place(check)
             .map_err(|mistake| mistake.to_string().replace(&folder.display().to_string(), &place))
+    }
+
+    /// Why the agent could not run if its file had this text.
+    pub async fn check_text(&self, name: &AgentName, text: &str) -> Result<(), ConfigProblem> {
+        let applied = self.applied.lock().await;
+        let file = self.home.agent(name.as_str()).join("config.yaml");
+        let of_file = |why: String| told(&Mistake::of_file(&file, why));
+        if applied.kept {
+            let why = "cannot be put in force: the hive's own files have a mistake";
+            return Err(of_file(why.to_owned()));
+        }
+        let read = || read_with_text(&self.home, name, text, &environment::var, &applied.loaded);
+        let agent = tokio::task::block_in_place(read).map_err(|mistake| told(&mistake))?;
+        let mut state = AgentState::Active(Arc::new(agent));
+        applied.vendors.disable(&mut state);
+        if let AgentState::Failed { reason } = state {
+            return Err(of_file(reason));
+        }
+        // Its place in the tree may make no sense, or that of somebody below it.
+        let mut tree = (*self.hive.tree()).clone();
+        let before = misplaced(&self.home, &tree);
+        tree.set(BTreeMap::from([(name.clone(), Some(state))]));
+        let after = misplaced(&self.home, &tree);
+        match after.iter().find(|mistake| !before.contains(mistake)) {
+            Some(mistake) => Err(told(mistake)),
+            None => Ok(()),
+        }
     }
 
     /// What the files would be with this profile. Nothing is changed.
@@ -196,6 +258,11 @@ impl Applier {
         Ok(true)
     }
 
+    async fn put_again(&self, applied: &mut Applied, scope: &ReadScope) -> Result<(), DoorError> {
+        let found = applied.read(&self.home, scope).await;
+        self.put(applied, found, self.hive.config().unwatched.clone()).await
+    }
+
     async fn put(
         &self,
         applied: &mut Applied,
@@ -242,7 +309,7 @@ impl Applier {
         next.settings.agents.extend(kept);
         applied.vendors.furnish(&mut next.settings, &next.connections, &self.vault);
         problems.extend(create::workspaces(&self.home, &next).err().map(not_made));
-        let tree = AgentTree::new(next.settings.agents.clone());
+        let tree = next.settings.tree();
         problems.extend(misplaced(&self.home, &tree).iter().map(told));
         let needs_restart = hold_back(&running, &mut next);
         let config = ConfigStanding { problems, needs_restart, unwatched };

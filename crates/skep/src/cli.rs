@@ -29,6 +29,7 @@ mod doctor;
 mod logs;
 mod new_agent;
 mod secrets;
+mod tour;
 mod up;
 
 #[cfg(test)]
@@ -56,6 +57,7 @@ struct RootArgs {
 }
 
 const EXAMPLES: &str = "Examples:
+  skep tour                            see a team of agents at work, without a key
   skep up                              serve the hive in ~/.skep
   skep chat                            chat with main in the terminal
   skep send main \"hello\" --wait        send a message and wait for the answer
@@ -74,6 +76,8 @@ enum RootCommand {
     Down(down::DownArgs),
     /// Show what runs, waits and is queued
     Status(status::StatusArgs),
+    /// See a team of agents at work in two minutes, without a key
+    Tour(skep_cli::commands::tour::TourArgs),
     /// Check home, configuration, store, provider and sandbox
     Doctor(doctor::DoctorArgs),
     /// Check the configuration files, print their schemas
@@ -276,6 +280,9 @@ where
         RootCommand::Up(command) => up::run(command, &globals, &program.known, program.serve).await,
         RootCommand::Down(command) => down::run(command, &globals).await,
         RootCommand::Status(command) => status::run(command, &globals).await,
+        RootCommand::Tour(command) => {
+            Box::pin(tour::run(command, &globals, &program.known, program.serve)).await
+        }
         RootCommand::Doctor(command) => doctor::run(command, &globals, &program.known).await,
         RootCommand::Config(command) => config::run(command, &globals, &program.known),
         RootCommand::Chat(command) => {
@@ -287,8 +294,9 @@ where
         RootCommand::Send(command) => send::run(command, &globals).await,
         RootCommand::History(command) => history::run(command, &globals).await,
         RootCommand::Agent(command) => {
-            let make =
-                |home: &Home, new: &agent::NewAgentArgs| new_agent::make(home, new, &program.known);
+            let make = async |home: &Home, new: &agent::NewAgentArgs| {
+                new_agent::make(home, new, &program.known).await
+            };
             agent::run(command, &globals, make).await
         }
         RootCommand::Inbox(command) => inbox::run(command, &globals).await,

@@ -23,7 +23,9 @@ use skep_guard::sandbox::{self, Sandbox};
 use skep_guard::vault::{KeyPlace, Vault};
 use skep_guard::{clock, environment, footprint};
 use skep_runtime::door::Grant;
-use skep_runtime::{FileWriters, FreshToken, Hive, HiveError, Offer, Organisation, Parts};
+use skep_runtime::{
+    FileWriters, FreshToken, Hive, HiveError, Offer, Organisation, Parts, subagent_tools,
+};
 use skep_server::{BindOptions, CallTimes, Listeners, Server};
 use skep_store::OpenError;
 use skep_tools::{
@@ -31,15 +33,18 @@ use skep_tools::{
     WriteTool,
 };
 
+use crate::agent_file;
 use crate::apply::Applier;
 use crate::home::{KnownNames, LoadedHome};
 use crate::profile_draft;
 use crate::reload;
 use crate::rule_writer;
 use crate::secret_scan;
+use crate::settings_writer::SettingsWriter;
 use crate::start_notice::{self, StartNotice};
 use crate::team_description;
 use crate::team_folder;
+use crate::team_templates;
 use crate::vault_move;
 use crate::vendors::Vendors;
 
@@ -74,6 +79,7 @@ pub fn known() -> KnownNames {
 pub fn known_with(engines: &[&str], tools: &[&str]) -> KnownNames {
     let mut known = KnownNames::new(engines, tools);
     known.tools.extend(Organisation::tool_names());
+    known.aliases.extend(Organisation::aliases());
     known
 }
 
@@ -132,11 +138,10 @@ pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result
     let mut engines: Vec<Arc<dyn Engine>> = (extras.engines)(&native);
     engines.push(native);
     let governance = Governance::at(&home.settings_history());
-    let mut offer = extras.offer;
     let egress = way_out(address);
     let organisation = Arc::new(Organisation::default());
-    offer.tools.extend(organisation.tools());
-    offer.tools.extend(built_in(&home, &loaded.settings.limits, &governance, &egress, &vault));
+    let tools = built_in(&home, &loaded.settings.limits, &governance, &egress, &vault);
+    let offer = offer(extras.offer, &organisation, tools);
     let parts = Parts {
         run: home.run(),
         // One process at a time works on a home: the name is the same for each.
@@ -214,17 +219,28 @@ pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result
     Ok(())
 }
 
+/// What agents are offered.
+fn offer(mut extra: Offer, organisation: &Arc<Organisation>, tools: Vec<Arc<dyn Tool>>) -> Offer {
+    extra.tools.extend(organisation.tools());
+    extra.subagents = Some(subagent_tools(organisation));
+    extra.tools.extend(tools);
+    extra
+}
+
 /// What changes the files of the home.
 fn writers(home: &Home, governance: Arc<Governance>, applier: &Arc<Applier>) -> FileWriters {
+    let settings = SettingsWriter::new(home, governance);
     FileWriters {
-        rules: rule_writer::writer(home, Arc::clone(&governance), Arc::clone(applier)),
-        describe: team_description::writer(home, governance, Arc::clone(applier)),
+        rules: rule_writer::writer(Arc::clone(&settings), Arc::clone(applier)),
+        describe: team_description::writer(Arc::clone(&settings), Arc::clone(applier)),
+        agent_file: agent_file::keeper(home, settings, Arc::clone(applier)),
         folders: team_folder::changer(home, Arc::clone(applier)),
         profile: profile_draft::preparer(Arc::clone(applier)),
         no_profile: profile_draft::remover(Arc::clone(applier)),
         move_secrets: vault_move::mover(Arc::clone(applier)),
         refresh: vault_move::refresher(Arc::clone(applier)),
         scan: secret_scan::scanner(home),
+        templates: team_templates::offered(Arc::clone(applier)),
     }
 }
 

@@ -13,6 +13,7 @@ mod confinement;
 pub mod environment;
 mod expect;
 mod fallback;
+mod guidance;
 mod hive;
 pub mod keys;
 mod known_names;
@@ -23,7 +24,6 @@ mod place;
 mod policy;
 mod profile_writer;
 pub mod providers;
-mod rules;
 mod scalar;
 pub mod schema;
 mod source;
@@ -43,14 +43,14 @@ mod provider_tests;
 
 pub use agent::{
     description as agent_description, read_policy as read_agent_policy,
-    rule_count as agent_rule_count,
+    rule_count as agent_rule_count, written_keys as agent_written_keys,
 };
 pub use create::HomeError;
 pub use hive::read_policy as read_hive_policy;
 pub use known_names::KnownNames;
 pub use load::{
-    CheckReport, LoadError, LoadedHome, ReadAgents, check, check_staged, load, load_again,
-    load_agents, load_looking, misplaced,
+    CheckReport, LoadError, LoadedHome, NoticeForm, ReadAgents, check, check_staged, load,
+    load_again, load_agents, load_looking, misplaced, read_with_text,
 };
 pub use local::LocalModel;
 pub use mistake::Mistake;

@@ -8,14 +8,18 @@ pub mod cli;
 pub mod compose;
 pub mod home;
 
+mod agent_file;
 mod apply;
 mod log;
 mod profile_draft;
 mod reload;
 mod rule_writer;
 mod secret_scan;
+mod settings_writer;
 mod start_notice;
 mod team_description;
 mod team_folder;
+mod team_templates;
+mod template;
 mod vault_move;
 mod vendors;

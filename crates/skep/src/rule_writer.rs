@@ -2,45 +2,27 @@
 //! like any other, committed in that person's name and in force at once. The text is changed as
 //! little as possible, and read again before it is kept.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use skep_cli::hive::Home;
-use skep_guard::disk::replace_file;
 use skep_runtime::{PutInForce, RuleDraft, WriteRules};
-use skep_tools::Governance;
 
 use crate::apply::Applier;
 use crate::home::agent_rule_count;
+use crate::settings_writer::{SettingsText, SettingsWriter};
 
 /// The function that the hive calls.
-pub fn writer(home: &Home, governance: Arc<Governance>, applier: Arc<Applier>) -> WriteRules {
-    let home = home.clone();
+pub fn writer(settings: Arc<SettingsWriter>, applier: Arc<Applier>) -> WriteRules {
     Arc::new(move |agent, author, drafts| {
-        let (home, governance) = (home.clone(), Arc::clone(&governance));
-        let applier = Arc::clone(&applier);
+        let (settings, applier) = (Arc::clone(&settings), Arc::clone(&applier));
         Box::pin(async move {
-            let folder = home.agent(agent.as_str());
-            let file = folder.join("config.yaml");
-            let before = read(&file)?;
+            let before = settings.read(&agent)?;
             let items: Vec<String> =
                 drafts.iter().map(RuleDraft::item).collect::<Result<_, _>>()?;
             let after = add_rules(&before, &items).map_err(|why| by_hand(&why, &items))?;
             let message = format!("always allow: {}", items.join("; "));
-            governance
-                .commit_by_person(
-                    agent.as_str(),
-                    &author,
-                    &folder,
-                    ("config.yaml", after.as_bytes()),
-                    &message,
-                )
-                .await?;
-            // Somebody may have saved the file since it was read.
-            if read(&file)? != before {
-                return Err("config.yaml was changed at the same time; decide again".to_owned());
-            }
-            replace_file(&file, &after).map_err(|error| format!("{}: {error}", file.display()))?;
+            let text =
+                SettingsText { before: &before, after: &after, author: &author, message: &message };
+            settings.write(&agent, &text).await.map_err(|error| error.to_string())?;
             let put_in_force: PutInForce = Box::pin(async move {
                 if let Err(error) = applier.apply_agent(&agent).await {
                     tracing::warn!(%agent, %error, "a written rule is not in force yet");
@@ -49,10 +31,6 @@ pub fn writer(home: &Home, governance: Arc<Governance>, applier: Arc<Applier>) -
             Ok(put_in_force)
         })
     })
-}
-
-fn read(file: &Path) -> Result<String, String> {
-    std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
 }
 
 fn by_hand(why: &str, items: &[String]) -> String {

@@ -52,7 +52,8 @@ pub async fn at_rest(home: &Home) -> SecretScan {
     };
     let options = OpenOptions::in_run_folder(&home.run());
     let read = Store::each_closed_text(&options, |stored| {
-        scan.found.extend(LooseSecret::in_row(stored));
+        scan.found
+            .extend(LooseSecret::in_row((stored.table, stored.row, stored.column), stored.text));
     });
     if let Err(error) = read.await {
         skip(&mut scan, home, &home.database(), &error.to_string());

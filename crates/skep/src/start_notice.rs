@@ -7,7 +7,7 @@ use skep_cli::hive::Home;
 use skep_cli::print::output;
 use skep_core::settings::AgentState;
 
-use crate::home::LoadedHome;
+use crate::home::{LoadedHome, NoticeForm};
 
 /// Programs parse this line.
 const LISTENING: &str = "listening on ";
@@ -23,15 +23,19 @@ pub struct StartNotice<'a> {
 
 pub fn announce(home: &Home, loaded: &LoadedHome, plate: &StartNotice) {
     let StartNotice { address, link, token } = plate;
-    if loaded.json {
-        return output::json(&json!({
-            "listening": format!("http://{address}"),
-            "pid": std::process::id(),
-            "home": home.root(),
-            "link": link,
-            "model": loaded.settings.model_note,
-            "token": token,
-        }));
+    match loaded.notice {
+        NoticeForm::People => {}
+        NoticeForm::Hidden => return,
+        NoticeForm::Programs => {
+            return output::json(&json!({
+                "listening": format!("http://{address}"),
+                "pid": std::process::id(),
+                "home": home.root(),
+                "link": link,
+                "model": loaded.settings.model_note,
+                "token": token,
+            }));
+        }
     }
     let usual = Home::locate(None).is_ok_and(|usual| usual == *home);
     let flag = if usual { String::new() } else { format!(" --home {}", home.root().display()) };

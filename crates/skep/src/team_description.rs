@@ -4,41 +4,26 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use skep_cli::hive::Home;
 use skep_core::policy::vault;
-use skep_guard::disk::replace_file;
 use skep_runtime::DescribeAgent;
-use skep_tools::Governance;
 
 use crate::apply::Applier;
 use crate::home::{agent_description, agent_rule_count};
+use crate::settings_writer::{SettingsText, SettingsWriter};
 
 /// The function that the hive calls.
-pub fn writer(home: &Home, governance: Arc<Governance>, applier: Arc<Applier>) -> DescribeAgent {
-    let home = home.clone();
+pub fn writer(settings: Arc<SettingsWriter>, applier: Arc<Applier>) -> DescribeAgent {
     Arc::new(move |agent, author, text| {
-        let (home, governance) = (home.clone(), Arc::clone(&governance));
-        let applier = Arc::clone(&applier);
+        let (settings, applier) = (Arc::clone(&settings), Arc::clone(&applier));
         Box::pin(async move {
-            let folder = home.agent(agent.as_str());
-            let file = folder.join("config.yaml");
-            let read = || {
-                std::fs::read_to_string(&file)
-                    .map_err(|error| format!("{}: {error}", file.display()))
-            };
-            let before = read()?;
+            let before = settings.read(&agent)?;
             if agent_description(&before).as_deref() == Some(text.as_str()) {
                 return Ok(());
             }
             let after = with_description(&before, &text)?;
-            let changed = ("config.yaml", after.as_bytes());
             let message = "another description";
-            governance.commit_by_person(agent.as_str(), &author, &folder, changed, message).await?;
-            // Somebody may have saved the file since it was read.
-            if read()? != before {
-                return Err("config.yaml was changed at the same time; call again".to_owned());
-            }
-            replace_file(&file, &after).map_err(|error| format!("{}: {error}", file.display()))?;
+            let text = SettingsText { before: &before, after: &after, author: &author, message };
+            settings.write(&agent, &text).await.map_err(|error| error.to_string())?;
             applier.apply_agent(&agent).await.map_err(|error| error.to_string())
         })
     })

@@ -4,13 +4,19 @@
 import { get, keep, mayStore, post, Refusal, said, useStoredKey } from "./http";
 import type { Entered, Me } from "./types";
 
+const ONCE = /^#once=([\w-]+)$/;
+
 /** Who is signed in here; why not, otherwise. */
 export async function signIn(): Promise<{ me: Me } | { why: string | undefined }> {
   if (!mayStore()) {
     const what = "This browser keeps no data for this address, and Skep needs it to sign you in.";
     return { why: `${what} Allow cookies and site data for ${location.host}, then reload.` };
   }
-  const once = /^#once=([\w-]+)$/.exec(location.hash)?.[1];
+  // A link that is opened where the page is already: the browser does not load it anew.
+  addEventListener("hashchange", () => {
+    if (ONCE.test(location.hash)) location.reload();
+  });
+  const once = ONCE.exec(location.hash)?.[1];
   if (once) {
     history.replaceState(null, "", "/");
     try {

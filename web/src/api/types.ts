@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum d8edbab714cf5e36.
+// Do not edit; checksum 68fac7beb6207da8.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -38,6 +38,34 @@ export type AgentBudget = BudgetInfo & {
   team?: BudgetInfo | null;
 };
 
+/** What the model calls of an agent used today, and what they may. */
+export interface AgentDay {
+  calls: number;
+  tokens: number;
+  /** Dollars of the calls whose price is known. */
+  known_cost: number;
+  unpriced_calls: number;
+  /** Absent where nothing limits it. */
+  cost_per_day?: number | null;
+  tokens_per_day?: number | null;
+}
+
+/** The text of an agent's file, and what is in force. */
+export interface AgentFile {
+  agent: AgentName;
+  /** Below the home. */
+  path: string;
+  /** Without secrets. */
+  text: string;
+  /** Names this text when it is changed. Absent where the file holds a secret: such a file is changed on the disk alone. */
+  hash?: string | null;
+  /** The keys that the file sets; the others have their defaults. */
+  written: string[];
+  /** Why this text is not in force, where it is not. */
+  problems: ConfigProblem[];
+  effective?: EffectiveSettings | null;
+}
+
 export interface AgentInfo {
   name: AgentName;
   parent?: AgentName | null;
@@ -59,6 +87,18 @@ export interface AgentInfo {
   work?: WorkInfo | null;
   /** What it says it does; for those who see all of it. */
   doing?: string | null;
+  today?: AgentDay | null;
+}
+
+/** The limits of one agent; absent where there is none. */
+export interface AgentLimits {
+  tokens_per_day?: number | null;
+  cost_per_day?: number | null;
+  team_tokens_per_day?: number | null;
+  team_cost_per_day?: number | null;
+  tokens_per_turn?: number | null;
+  cost_per_turn?: number | null;
+  turn_seconds?: number | null;
 }
 
 /** The name of an agent; unique among the living ones. */
@@ -336,6 +376,17 @@ export interface CapsInfo {
   cost?: number | null;
 }
 
+/** What the turn of an item in a chain asked a person. */
+export interface ChainApproval {
+  id: string;
+  item_id: ItemId;
+  tool: string;
+  state: ApprovalState;
+  asked_at: i64;
+  decided_at?: i64 | null;
+  decided_by?: string | null;
+}
+
 export interface ChangeOfLife {
   action: LifeCycle;
 }
@@ -484,6 +535,32 @@ export interface DecisionInfo {
 export type DeltaPart = "text" | "thinking";
 
 export type Effect = "allow" | "ask" | "deny";
+
+/** The settings of an agent as they are in force: with the defaults of the hive, and no more than those above it may. The names are the keys of its file. */
+export interface EffectiveSettings {
+  description: string;
+  parent?: AgentName | null;
+  engine: string;
+  profile: string;
+  model: string;
+  think?: Think | null;
+  allowed_tools: string[];
+  /** The names of the tools that this comes to now. */
+  tools: string[];
+  /** How many tools the hive has. */
+  tools_known: number;
+  max_steps: number;
+  manager: boolean;
+  parallel: Parallel;
+  allowed_recipients: string[];
+  queue_mode: QueueMode;
+  workspace: string;
+  sandbox: SandboxInfo;
+  network: NetworkInfo;
+  budgets: AgentLimits;
+  /** How many rules its policy has, with those of the agents above it. */
+  policy_rules: number;
+}
 
 export interface Entered {
   name: string;
@@ -986,6 +1063,16 @@ export interface FileChanges {
   cut: boolean;
 }
 
+/** What another text of an agent's file would come to. Nothing is changed. */
+export interface FileCheck {
+  /** Why the text cannot be applied; empty for one that can. */
+  problems: ConfigProblem[];
+  /** Unified, from the file as it is; empty where nothing differs. */
+  diff: string;
+  /** The file as it is. */
+  hash: string;
+}
+
 /** The bytes of a file. */
 export type FileContent = string;
 
@@ -1047,6 +1134,14 @@ export interface GrantInfo {
 
 export interface Grants {
   grants: GrantInfo[];
+}
+
+/** The skills and subagents of an agent. */
+export interface GuidanceInfo {
+  skills: SkillInfo[];
+  subagents: SubagentInfo[];
+  /** Files that are left out, and headings that stand in two files. */
+  warnings: ConfigProblem[];
 }
 
 export interface HistoryPage {
@@ -1187,6 +1282,8 @@ export type ItemInfo = InboxItem & {
   root?: ItemId | null;
   /** The tasks of its chain, in the order they were given. */
   chain?: TaskInfo[];
+  /** What its first item and its tasks asked people, oldest first. */
+  approvals?: ChainApproval[];
   /** Frames about it that its channel refused or put off. */
   undelivered?: UndeliveredFrame[];
 };
@@ -1247,6 +1344,15 @@ export interface MadeAgent {
 export interface MadeLink {
   /** Opens the dashboard and signs in, once, within ten minutes. */
   link: string;
+}
+
+/** A team that was made of a template, and is in force. */
+export interface MadeTeam {
+  template: string;
+  /** The lead, then those below it. */
+  agents: TemplateAgent[];
+  /** A first task for the lead. */
+  request: string;
 }
 
 export type MadeToken = TokenInfo & {
@@ -1426,11 +1532,16 @@ export interface Origin {
   kind?: ItemKind | null;
 }
 
+/** How many turns of an agent run at a time. */
+export type Parallel = "sessions" | "one";
+
 export interface Part {
   type: string;
   text?: string | null;
   image_url?: ImageUrl | null;
 }
+
+export type PartKind = "tools" | "system" | "rules" | "identity" | "availability" | "subagent" | "skill";
 
 /** The decision on one part of the call, for one person. */
 export interface PartVerdict {
@@ -1493,6 +1604,35 @@ export interface Problem {
   detail: string;
   /** A stable word for programs. */
   code: string;
+}
+
+/** Everything that stands before the messages in a request of the agent's engine. */
+export interface PromptInfo {
+  agent: AgentName;
+  subagent?: string | null;
+  engine: string;
+  /** Provider and model. */
+  model: string;
+  /** As they stand in a request. */
+  parts: PromptPartInfo[];
+  /** Of all parts, estimated: the model's vendor counts no more. */
+  tokens: number;
+  /** Tokens that the model takes, where that is known. */
+  window?: number | null;
+  /** Files that are left out, and headings that stand in two files. */
+  warnings: ConfigProblem[];
+}
+
+export interface PromptPartInfo {
+  part: PartKind;
+  title: string;
+  /** The file, relative to the home. */
+  source?: string | null;
+  tier?: RuleTierWord | null;
+  text: string;
+  bytes: number;
+  /** Estimated, as `tokens` of the whole. */
+  tokens: number;
 }
 
 /** A profile without its key. */
@@ -1598,6 +1738,13 @@ export interface RemovedAgents {
   removed: string[];
 }
 
+export interface ReplacedText {
+  /** The whole file. */
+  text: string;
+  /** The `hash` of the text that it replaces. */
+  hash: string;
+}
+
 export type Resolution = "happened" | "did_not" | "run_again";
 
 /** What was said about a call. */
@@ -1646,6 +1793,15 @@ export interface RuleInfo {
   approvers?: string[];
   /** File and line. */
   place: string;
+}
+
+export type RuleTierWord = "hive" | "above" | "own_org" | "team";
+
+export interface SandboxInfo {
+  /** `confined` or `host`. */
+  level: string;
+  /** `none`, `proxy` or `full`. */
+  network: string;
 }
 
 /** Whether the programs an agent starts are walled in. */
@@ -1763,6 +1919,18 @@ export interface SessionPage {
 /** What goes on in a conversation, or how its newest turn ended. */
 export type SessionState = "idle" | "running" | "waiting" | "queued" | "failed" | "cancelled";
 
+export interface SkillInfo {
+  name: string;
+  description: string;
+  /** Relative to the home. */
+  file: string;
+  /** Tools that it needs. */
+  tools: string[];
+  /** Those of them that the agent does not have now. */
+  missing_tools: string[];
+  bytes: number;
+}
+
 export type Span = "hour" | "day";
 
 /** What model calls used since 00:00 UTC. */
@@ -1816,6 +1984,16 @@ export interface StreamOptions {
   include_usage?: boolean | null;
 }
 
+export interface SubagentInfo {
+  name: string;
+  description: string;
+  /** Relative to the home. */
+  file: string;
+  /** Skills that are active in its session. */
+  skills: string[];
+  bytes: number;
+}
+
 /** Work that one agent gave another. Its id is that of its item. */
 export interface TaskInfo {
   item_id: ItemId;
@@ -1839,12 +2017,61 @@ export interface TaskInfo {
   ended_at?: i64 | null;
 }
 
-export type TaskKind = "delegate" | "query" | "escalate" | "hand_up" | "question" | "shape";
+export type TaskKind = "delegate" | "query" | "escalate" | "hand_up" | "question" | "subagent" | "shape";
 
 export type TaskState = "open" | "done" | "failed" | "cancelled";
 
+export interface TeamBody {
+  /** Of the lead; the other names begin with it. The template's where it is left out. */
+  name?: string | null;
+  /** The agent whose team the lead belongs to; absent for a root of the tree. */
+  parent?: string | null;
+}
+
+export interface TemplateAgent {
+  name: string;
+  description: string;
+}
+
+/** A team that is ready to use. */
+export interface TemplateInfo {
+  name: string;
+  /** What the team is for. */
+  description: string;
+  /** The lead, then those below it, as they are called without another name. */
+  agents: TemplateAgent[];
+  /** A first task for the lead. */
+  request: string;
+}
+
+export interface Templates {
+  templates: TemplateInfo[];
+}
+
 /** How much a model thinks before it answers. */
 export type Think = "off" | "low" | "medium" | "high";
+
+export type TimingKind = "model" | "tool" | "wait";
+
+/** A time in which a turn did one thing. */
+export interface TimingRow {
+  kind: TimingKind;
+  /** The model, the tool, or `queue`. */
+  name: string;
+  from: i64;
+  first?: i64 | null;
+  until?: i64 | null;
+  /** In a line: the profile, what the call is about, or what is waited for. */
+  detail?: string;
+  /** The call went wrong, or was refused. */
+  failed?: boolean;
+  /** Of a model call that was made more than once. */
+  tries?: number | null;
+  usage?: Usage | null;
+  call_id?: CallId | null;
+  /** What a person was asked. */
+  approval?: string | null;
+}
 
 /** A lane's fencing token: every lease takes the next one, and a write with an old one is refused. */
 export type Token = number;
@@ -1909,6 +2136,29 @@ export interface TurnOutcome {
 }
 
 export type TurnOutcomeState = "failed" | "cancelled" | "empty" | "retrying";
+
+/** How the time of a turn was spent. */
+export interface TurnTiming {
+  turn: TurnId;
+  agent: AgentName;
+  session: SessionId;
+  session_key: SessionKey;
+  item_id?: ItemId | null;
+  /** `ready`, `running`, `waiting` or `ended`. */
+  state: string;
+  waiting_for?: string | null;
+  started_at: i64;
+  ended_at?: i64 | null;
+  /** Without what it waited; as of the last thing it wrote. */
+  active_ms: number;
+  model_calls: number;
+  /** Of all of them; absent where one has no known price. */
+  cost?: number | null;
+  /** In the order in which they began. */
+  rows: TimingRow[];
+  /** It has more than are given. */
+  cut: boolean;
+}
 
 /** A frame that its channel refused, or put off. */
 export interface UndeliveredFrame {
@@ -2059,7 +2309,22 @@ export type WhyInfo = Verdict & {
   listed: boolean;
 };
 
+export interface WishedText {
+  /** The whole file. */
+  text: string;
+}
+
 export type Word = "approve" | "deny";
+
+/** How much work there is. What is open is counted whatever its kind; what has ended as the query says and among the newest 5 000 items. */
+export interface WorkCounts {
+  pending: number;
+  running: number;
+  waiting: number;
+  done: number;
+  failed: number;
+  cancelled: number;
+}
 
 /** How much there is to do. The words mean the same wherever they are shown. */
 export interface WorkInfo {
@@ -2069,6 +2334,44 @@ export interface WorkInfo {
   waiting: number;
   /** Messages that a turn has still to take up, and those of turns that are about to go on. */
   queued: number;
+}
+
+/** An item as work. */
+export interface WorkItem {
+  item_id: ItemId;
+  /** Give it as `after` for what is older. */
+  ord: number;
+  kind: string;
+  task?: TaskKind | null;
+  agent: AgentName;
+  session_key: SessionKey;
+  /** The agent that gave it, else whoever sent it. */
+  from: string;
+  /** The first 200 characters. */
+  preview: string;
+  priority: string;
+  state: ItemState;
+  waiting_for?: string | null;
+  turn?: TurnId | null;
+  attempts: number;
+  error?: Failure | null;
+  created_at: i64;
+  started_at?: i64 | null;
+  finished_at?: i64 | null;
+  /** The first item of its chain; itself where it begins one. */
+  root: ItemId;
+  parent?: ItemId | null;
+  /** What was given in its course and has not ended. */
+  open: number;
+  retried_as?: ItemId | null;
+}
+
+export interface WorkPage {
+  /** Newest first. */
+  items: WorkItem[];
+  /** Give it as `after` for what is older; absent on the last page. A page may hold fewer items than it could, or none, where few of those it looked at are of the kind. */
+  next?: number | null;
+  counts?: WorkCounts | null;
 }
 
 export interface WorkspaceEntry {

@@ -3,11 +3,14 @@
 import { createSignal } from "solid-js";
 import { query, url } from "../api/http";
 import { shortKey, wholeKey } from "./self";
+import { type WorkShow, workParts, workShow } from "./workShow";
 
 const TABS = ["audit", "why", "lines"] as const;
 const SPANS = ["today", "week", "month", "quarter"] as const;
+export const TEAM_TABS = ["now", "settings", "rules", "prompt", "skills"] as const;
 export type LogTab = (typeof TABS)[number];
 export type UsageSpan = (typeof SPANS)[number];
+export type TeamTab = (typeof TEAM_TABS)[number];
 
 type Given<T = string> = T | undefined;
 export type Route =
@@ -15,6 +18,8 @@ export type Route =
   | { page: "chat"; agent: string; key: string; session?: Given; at?: Given<number> }
   | { page: "files"; agent: string; session?: Given; path?: Given }
   | { page: "approvals"; id?: Given }
+  | { page: "team"; agent?: Given; tab: TeamTab }
+  | ({ page: "work"; item?: Given } & WorkShow)
   | { page: "log"; tab: LogTab; turn?: Given }
   | { page: "usage"; span: UsageSpan; agent?: Given }
   | { page: "models" }
@@ -24,11 +29,15 @@ export type Route =
 
 export type PageName = Route["page"];
 export type ChatRoute = Extract<Route, { page: "chat" }>;
+export type WorkRoute = Extract<Route, { page: "work" }>;
 export type FilesRoute = Extract<Route, { page: "files" }>;
+export type TeamRoute = Extract<Route, { page: "team" }>;
 
 export function parse(hash: string): Route {
   const [path = "", search] = hash.replace(/^#\/?/, "").split("?");
-  const [page, rest] = path.split("/").map(decodeURIComponent);
+  const steps = decoded(path);
+  if (!steps) return { page: "none" };
+  const [page, rest, last] = steps;
   const parameters = new URLSearchParams(search);
   const given = (name: string) => parameters.get(name) || undefined;
   switch (page) {
@@ -41,6 +50,10 @@ export function parse(hash: string): Route {
       return { page, agent: rest || "main", session: given("session"), path: given("path") };
     case "approvals":
       return { page, id: rest || undefined };
+    case "team":
+      return { page, agent: rest || undefined, tab: teamTab(last) };
+    case "work":
+      return { page, item: rest || undefined, ...workShow(given) };
     case "log":
       return { page, tab: TABS.find((one) => one === rest) ?? "audit", turn: given("turn") };
     case "usage":
@@ -52,6 +65,17 @@ export function parse(hash: string): Route {
       return { page: page ? "none" : "home" };
   }
 }
+
+/** Nothing where a step is no text: somebody wrote the address by hand. */
+function decoded(path: string): string[] | undefined {
+  try {
+    return path.split("/").map(decodeURIComponent);
+  } catch {
+    return undefined;
+  }
+}
+
+const teamTab = (word: string | undefined) => TEAM_TABS.find((one) => one === word) ?? "now";
 
 export function href(route: Route): string {
   switch (route.page) {
@@ -68,6 +92,13 @@ export function href(route: Route): string {
       return url`#/files/${route.agent}` + query({ session: route.session, path: route.path });
     case "approvals":
       return route.id ? url`#/approvals/${route.id}` : "#/approvals";
+    case "team": {
+      const { agent, tab } = route;
+      if (!agent) return "#/team";
+      return tab === "now" ? url`#/team/${agent}` : url`#/team/${agent}/${tab}`;
+    }
+    case "work":
+      return (route.item ? url`#/work/${route.item}` : "#/work") + query(workParts(route));
     case "log":
       return `#/log/${route.tab}${query({ turn: route.turn })}`;
     case "usage":

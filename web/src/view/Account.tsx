@@ -1,8 +1,7 @@
 // Who is signed in, and what belongs to this browser: theme, notifications, shortcuts, signing out.
 
-import { createSignal, type JSX, Show } from "solid-js";
+import { createSignal, For, type JSX, Show } from "solid-js";
 import { remove } from "../api/http";
-import { href } from "../state/route";
 import { setTheme, THEMES, theme } from "../state/theme";
 import { usePage } from "./context";
 import { Dialog } from "./Dialog";
@@ -10,8 +9,13 @@ import { createAction, isTyping, onKey } from "./hooks";
 import { Menu } from "./Menu";
 import { Problem, Radios } from "./parts";
 
-export function Account(props: { class: string; summary: JSX.Element }) {
-  const { live, may, me, notices, shortcuts } = usePage();
+export function Account(props: {
+  class: string;
+  summary: JSX.Element;
+  /** Those without a place of their own on a phone. */
+  pages?: [words: string, href: string][];
+}) {
+  const { live, me, notices, shortcuts } = usePage();
   const action = createAction();
   return (
     <Menu label={`Account of ${me}`} class={props.class} summary={props.summary}>
@@ -35,16 +39,13 @@ export function Account(props: { class: string; summary: JSX.Element }) {
         Notifications <span class="faint small nowrap">approvals, results</span>
       </label>
       <Problem text={notices.problem() ?? action.problem()} />
-      <Show when={may("configure")}>
-        <a class="only-s" href={href({ page: "models" })}>
-          Models
-        </a>
-      </Show>
-      <Show when={may("manage_tokens")}>
-        <a class="only-s" href={href({ page: "vault" })}>
-          Vault & access
-        </a>
-      </Show>
+      <For each={props.pages}>
+        {([words, href]) => (
+          <a class="only-s" href={href}>
+            {words}
+          </a>
+        )}
+      </For>
       <button class="hide-s" onClick={shortcuts}>
         Keyboard shortcuts <kbd>?</kbd>
       </button>

@@ -11,7 +11,9 @@ import { Brand, Icon, Mark } from "./marks";
 
 /** Files are a part of Chat. */
 type ListedPage = Exclude<PageName, "files" | "none">;
-/** Pages that not everybody may read. */
+/** Those everybody has: on a phone there is room for five tabs. */
+const MAIN: ListedPage[] = ["home", "chat", "approvals", "team", "work"];
+/** Pages that not everybody may read; on a phone they are in the menu. */
 const READINGS: [ListedPage, Action][] = [
   ["usage", "read_metrics"],
   ["log", "read_audit"],
@@ -25,11 +27,7 @@ export function Shell(props: { needs: number; children: JSX.Element }) {
   const links = (pages: ListedPage[], link: (link: JSX.Element) => JSX.Element) => (
     <For each={pages}>{(page) => link(<PageLink page={page} needs={needs(page)} />)}</For>
   );
-  /** On a phone there is room for five; models and the vault are in the menu. */
-  const readings = (phone = false) => {
-    const pages = READINGS.filter(([, action]) => may(action)).map(([page]) => page);
-    return pages.filter((page) => !phone || (page !== "models" && page !== "vault"));
-  };
+  const readings = () => READINGS.filter(([, action]) => may(action)).map(([page]) => page);
   let main!: HTMLElement;
   createEffect(on(() => router.route().page, () => (main.scrollTop = 0)));
   const isLive = () => live.link().state === "live";
@@ -51,7 +49,11 @@ export function Shell(props: { needs: number; children: JSX.Element }) {
           <button class="btn bare sq" aria-label="Search" onClick={find}>
             <Icon name="search" />
           </button>
-          <Account class="from-top" summary={<Icon name="menu" />} />
+          <Account
+            class="from-top"
+            summary={<Icon name="menu" />}
+            pages={readings().map((page) => [TITLES[page], target(page)])}
+          />
         </header>
         <nav class="nav" aria-label="Pages">
           <div class="brand">
@@ -61,7 +63,7 @@ export function Shell(props: { needs: number; children: JSX.Element }) {
               <span>{location.host}</span>
             </div>
           </div>
-          <ul>{links(["home", "chat", "approvals"], (link) => <li>{link}</li>)}</ul>
+          <ul>{links(MAIN, (link) => <li>{link}</li>)}</ul>
           <ul>{links(readings(), (link) => <li>{link}</li>)}</ul>
           <LinkState />
         </nav>
@@ -72,7 +74,7 @@ export function Shell(props: { needs: number; children: JSX.Element }) {
           {props.children}
         </main>
         <nav class="tabs" aria-label="Main pages">
-          {links(["home", "chat", "approvals", ...readings(true)], (link) => link)}
+          {links(MAIN, (link) => link)}
         </nav>
       </div>
     </>
@@ -89,6 +91,8 @@ export const TITLES: Record<PageName, string> = {
   chat: "Chat",
   files: "Files",
   approvals: "Approvals",
+  team: "Team",
+  work: "Work",
   usage: "Usage",
   log: "Log & audit",
   models: "Models",
@@ -108,7 +112,10 @@ function target(page: ListedPage): string {
     case "approvals":
     case "models":
     case "vault":
+    case "work":
       return href({ page });
+    case "team":
+      return href({ page, tab: "now" });
     case "chat":
       return href(lastTalk ?? talkOf({ agent: "main" }));
     case "log":
@@ -119,7 +126,12 @@ function target(page: ListedPage): string {
 }
 
 function PageLink(props: { page: ListedPage; needs: number }) {
-  const { router } = usePage();
+  const { hive, router } = usePage();
+  /** Items that have not ended. */
+  const open = () => {
+    const work = props.page === "work" ? hive.state.snapshot?.work : undefined;
+    return work ? work.queued + work.running + work.waiting : 0;
+  };
   const current = () => {
     const { page } = router.route();
     return (page === "files" ? "chat" : page) === props.page ? "page" : undefined;
@@ -132,6 +144,12 @@ function PageLink(props: { page: ListedPage; needs: number }) {
         <span class="count need">
           {props.needs}
           <span class="sr"> waiting</span>
+        </span>
+      </Show>
+      <Show when={open()}>
+        <span class="count hide-s">
+          {open()}
+          <span class="sr"> open</span>
         </span>
       </Show>
     </a>

@@ -1,7 +1,9 @@
 // Icons and state marks. A mark says by its shape what its colour repeats.
 
-type PageIcon = "home" | "chat" | "approve" | "usage" | "log" | "models" | "vault";
-type ActIcon = "search" | "menu" | "stop" | "send" | "clip" | "slash" | "pen" | "x" | "retry";
+type MainIcon = "home" | "chat" | "approve" | "team" | "work";
+type PageIcon = MainIcon | "usage" | "log" | "models" | "vault";
+type RunIcon = "pause" | "stop" | "send" | "retry";
+type ActIcon = RunIcon | "search" | "menu" | "clip" | "slash" | "pen" | "x";
 type TalkIcon = "copy" | "check" | "plus" | "more" | "pin" | "down" | "box" | "trash";
 export type IconName = PageIcon | ActIcon | TalkIcon | "ask" | "warn" | "chev" | "file" | "folder";
 
@@ -13,13 +15,14 @@ export function Icon(props: { name: IconName; class?: string }) {
   );
 }
 
-export type MarkName = "run" | "wait" | "idle" | "queue" | "stop" | "fail" | "done";
+export type MarkName = "run" | "wait" | "idle" | "queue" | "pause" | "stop" | "fail" | "done";
 
 const NAMES: Record<MarkName, string> = {
   run: "running",
   wait: "waiting",
   idle: "idle",
   queue: "queued",
+  pause: "paused",
   stop: "stopped",
   fail: "failed",
   done: "done",

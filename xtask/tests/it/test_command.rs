@@ -100,7 +100,7 @@ fn assert_ends(outcome: &Outcome, last_line: &str) {
 }
 
 /// How many suites of judges a whole run has.
-const JUDGES: usize = 7;
+const JUDGES: usize = 8;
 /// What the page adds: its types, its units, its journeys.
 const PAGE: usize = 3;
 /// The python of the judges: installs what it is asked to, and every suite has one good case.

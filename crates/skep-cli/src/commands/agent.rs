@@ -7,14 +7,18 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+use super::guidance::{self, PromptArgs, warning_lines};
 use super::status::{missing_tools, work};
 use crate::failure::{Exit, Failure};
 use crate::hive::{CallError, Client, Globals, Home, escaped, with_query};
 use crate::print::{Tone, foreign, items, table, text, toned};
 
 /// How long a running hive may take to notice a new folder.
-const NOTICE: Duration = Duration::from_secs(3);
+const NOTICE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
+const STARTED_LATER: &str = "the hive starts it at its next start: skep up";
+/// The teams that are ready to use.
+pub const TEMPLATES: [&str; 3] = ["engineering", "research", "support"];
 
 #[derive(Subcommand)]
 pub enum AgentCommand {
@@ -27,6 +31,17 @@ pub enum AgentCommand {
     #[command(after_help = "Examples:
   skep agent show main")]
     Show {
+        /// The agent
+        agent: String,
+    },
+    /// Show the prompt of an agent: each part with its file and its estimated tokens
+    Prompt(PromptArgs),
+    /// List the skills and subagents of an agent, and files that are left out
+    #[command(after_help = "Examples:
+  skep agent skills main
+
+A skill is a file skills/NAME.md or skills/NAME/SKILL.md in the agent's folder.")]
+    Skills {
         /// The agent
         agent: String,
     },
@@ -86,12 +101,22 @@ item.")]
 #[command(after_help = "Examples:
   skep agent new reviewer --description \"Reads what others changed.\"
   skep agent new cto --profile large --tools read,grep,glob
+  skep agent new --template support         support, support-finder, support-writer
+  skep agent new --template research --name bees
 
 A running hive starts it by itself. Everything can be changed later in the agent's
 config.yaml.")]
 pub struct NewAgentArgs {
     /// Its name: lower-case letters, digits and single dashes
-    pub name: String,
+    #[arg(required_unless_present = "template")]
+    pub name: Option<String>,
+    /// Create a whole team with rules and skills: a lead and the agents below it
+    #[arg(long, value_parser = TEMPLATES, conflicts_with_all = ["description", "tools"])]
+    pub template: Option<String>,
+    /// With --template: the name of the lead, with which the other names begin (default: the
+    /// template's)
+    #[arg(long = "name", value_name = "NAME", requires = "template", conflicts_with = "name")]
+    pub lead: Option<String>,
     /// The agent whose team it belongs to; without one it is a root of the tree
     #[arg(long, value_name = "AGENT")]
     pub parent: Option<String>,
@@ -107,20 +132,44 @@ pub struct NewAgentArgs {
 }
 
 impl NewAgentArgs {
+    /// The agent, or the lead of the team.
+    pub fn first_name(&self) -> &str {
+        let named = self.name.as_deref().or(self.lead.as_deref());
+        named.or(self.template.as_deref()).unwrap_or_default()
+    }
+
     /// What a failure message says was attempted.
     pub fn attempted(&self) -> String {
-        format!("create the agent {}", self.name)
+        let what = if self.template.is_some() { "team" } else { "agent" };
+        format!("create the {what} {}", self.first_name())
     }
 }
 
-/// `make` creates the folder of a new agent and returns its path.
+/// What `agent new` has made.
+pub struct CreatedAgents {
+    /// Each agent after its parent.
+    pub agents: Vec<CreatedAgent>,
+    /// A first message for the lead of a team.
+    pub request: Option<String>,
+}
+
+pub struct CreatedAgent {
+    pub name: String,
+    pub folder: PathBuf,
+    /// What it is for.
+    pub about: String,
+}
+
+/// `make` creates the folders of new agents.
 pub async fn run<M>(command: AgentCommand, globals: &Globals, make: M) -> Result<(), Failure>
 where
-    M: FnOnce(&Home, &NewAgentArgs) -> Result<PathBuf, Failure>,
+    M: AsyncFnOnce(&Home, &NewAgentArgs) -> Result<CreatedAgents, Failure>,
 {
     match command {
         AgentCommand::List => list(globals).await,
         AgentCommand::Show { agent } => show(&agent, globals).await,
+        AgentCommand::Prompt(args) => guidance::prompt(args, globals).await,
+        AgentCommand::Skills { agent } => guidance::skills(&agent, globals).await,
         AgentCommand::New(new) => create(&new, globals, make).await,
         AgentCommand::Rm { agent, cascade } => remove(&agent, cascade, globals).await,
         AgentCommand::Pause { agent } => live(&agent, "pause", "paused", globals).await,
@@ -189,7 +238,14 @@ async fn show(name: &str, globals: &Globals) -> Result<(), Failure> {
         let why = format!("there is no such agent; there are: {}", known.join(", "));
         return Err(Failure::new(Exit::Failed, attempted, why).next("skep agent list"));
     };
-    globals.print(agent, lines(agent));
+    let (mut agent, mut lines) = (agent.clone(), lines(agent));
+    // Not everybody may see what it is guided by.
+    let path = format!("/api/v1/agents/{}/skills", escaped(name));
+    if let Ok(told) = client.fetch(&path, &attempted).await {
+        lines.extend(warning_lines(&told["warnings"]));
+        agent["warnings"] = told["warnings"].clone();
+    }
+    globals.print(&agent, lines);
     Ok(())
 }
 
@@ -217,23 +273,60 @@ pub fn lines(agent: &Value) -> Vec<String> {
 
 async fn create<M>(new: &NewAgentArgs, globals: &Globals, make: M) -> Result<(), Failure>
 where
-    M: FnOnce(&Home, &NewAgentArgs) -> Result<PathBuf, Failure>,
+    M: AsyncFnOnce(&Home, &NewAgentArgs) -> Result<CreatedAgents, Failure>,
 {
     if globals.url.is_some() {
         let why = "an agent is a folder in the home of its hive";
         let failure = Failure::new(Exit::Usage, new.attempted(), why);
         return Err(failure.next("on the hive's machine: skep agent new …, without --url"));
     }
-    let folder = make(&globals.home()?, new)?;
-    let running = noticed(globals, &new.name).await;
-    let folder = folder.display().to_string();
-    let next = match running {
-        true => format!("it is running: skep chat {}", new.name),
-        false => "the hive starts it at its next start: skep up".to_owned(),
-    };
-    let made = json!({ "agent": new.name, "folder": folder, "running": running });
-    globals.print(&made, [format!("created {folder}"), globals.commands(&next)]);
+    let made = make(&globals.home()?, new).await?;
+    let mut running = true;
+    for agent in &made.agents {
+        running = running && noticed(globals, &agent.name).await;
+    }
+    match &new.template {
+        None => created_one(&made, running, globals),
+        Some(template) => created_team(template, &made, running, globals),
+    }
     Ok(())
+}
+
+fn created_one(made: &CreatedAgents, running: bool, globals: &Globals) {
+    for CreatedAgent { name, folder, .. } in &made.agents {
+        let folder = folder.display().to_string();
+        let next = match running {
+            true => format!("it is running: skep chat {name}"),
+            false => STARTED_LATER.to_owned(),
+        };
+        let told = json!({ "agent": name, "folder": folder, "running": running });
+        globals.print(&told, [format!("created {folder}"), globals.commands(&next)]);
+    }
+}
+
+fn created_team(template: &str, made: &CreatedAgents, running: bool, globals: &Globals) {
+    let agents: Vec<Value> = made
+        .agents
+        .iter()
+        .map(|it| json!({ "agent": it.name, "folder": it.folder, "description": it.about }))
+        .collect();
+    let request = made.request.as_deref().unwrap_or_default();
+    let told = json!({
+        "template": template, "agents": agents, "request": request, "running": running,
+    });
+    let Some(lead) = made.agents.first() else { return };
+    let mut lines = vec![format!("created the team {} from the template {template}:", lead.name)];
+    lines.extend(table(
+        ["agent", "what it is for"],
+        made.agents.iter().map(|it| [it.name.clone(), it.about.clone()]),
+    ));
+    lines.push(format!("settings, rules and skills: {}", lead.folder.display()));
+    if !running {
+        lines.push(globals.commands(STARTED_LATER));
+    }
+    lines.push(globals.commands(&format!("try it: skep send {} {request:?} --wait", lead.name)));
+    lines.push(globals.commands("what it asks you: skep ask; what it wants to do: skep approve"));
+    globals.print(&told, lines);
 }
 
 async fn remove(agent: &str, cascade: bool, globals: &Globals) -> Result<(), Failure> {
@@ -246,7 +339,7 @@ async fn remove(agent: &str, cascade: bool, globals: &Globals) -> Result<(), Fai
 }
 
 /// Whether a running hive has loaded the agent. A hive that does not run is no failure.
-async fn noticed(globals: &Globals, name: &str) -> bool {
+pub async fn noticed(globals: &Globals, name: &str) -> bool {
     let Ok(client) = Client::open(globals) else { return false };
     let since = Instant::now();
     while since.elapsed() < NOTICE {

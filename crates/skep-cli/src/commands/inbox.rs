@@ -1,4 +1,4 @@
-//! `skep inbox` and `skep task`: items of the inbox, as a list and one by one.
+//! `skep inbox` and `skep task`: items of the inbox, as lists and one by one.
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -67,17 +67,16 @@ async fn list(
 
 #[derive(Subcommand)]
 pub enum TaskCommand {
-    /// List items, newest first
+    /// List work, newest first: what people and agents gave agents to do
     #[command(after_help = "Examples:
   skep task list
-  skep task list --agent main --state running")]
-    List {
-        /// Only items of this agent
-        #[arg(long)]
-        agent: Option<String>,
-        #[command(flatten)]
-        which: ItemFilterArgs,
-    },
+  skep task list --agent main --state running
+  skep task list --kind task --state pending,waiting
+  skep task list --search invoice --mine
+
+Commands, events and turns that go on are listed with `--kind any`, and by `skep inbox`. Where it
+says that there may be more, `--after` goes on.")]
+    List(WorkArgs),
     /// Show one item: its message, state, turn, times, and answer or error
     #[command(after_help = "Examples:
   skep task show 019a2b3c-…
@@ -98,6 +97,115 @@ end with it; what is queued behind goes on.")]
 The new item is linked to the old one; `skep task show` names both. A turn that waits for its next
 try is tried at once.")]
     Retry(ItemArgs),
+    /// Show how the time of an item's turn was spent: model calls, tools, and what it waited for
+    #[command(after_help = "Examples:
+  skep task timing 019a2b3c-…
+  skep task timing 019a2b3c-… --json")]
+    Timing(ItemArgs),
+}
+
+const KINDS: [&str; 6] = ["message", "task", "peer", "reminder", "trigger", "any"];
+
+#[derive(Args)]
+pub struct WorkArgs {
+    /// Only work of this agent
+    #[arg(long)]
+    agent: Option<String>,
+    /// Only work in these states, with commas between them
+    #[arg(long, value_parser = STATES, value_delimiter = ',')]
+    state: Vec<String>,
+    /// Only work of this kind
+    #[arg(long, value_parser = KINDS)]
+    kind: Option<String>,
+    /// Only what you sent
+    #[arg(long)]
+    mine: bool,
+    /// Only work that holds this text
+    #[arg(long, value_name = "TEXT")]
+    search: Option<String>,
+    /// Only what is older than this place, as the list before named it
+    #[arg(long, value_name = "PLACE")]
+    after: Option<i64>,
+    /// How many
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=500))]
+    limit: u32,
+}
+
+async fn list_work(which: WorkArgs, globals: &Globals) -> Result<(), Failure> {
+    let client = Client::open(globals)?;
+    let states = Some(which.state.join(",")).filter(|states| !states.is_empty());
+    let parts = [
+        ("limit", Some(which.limit.to_string())),
+        ("agent", which.agent),
+        ("state", states),
+        ("kind", which.kind),
+        ("mine", which.mine.then(|| "true".to_owned())),
+        ("q", which.search),
+        ("after", which.after.map(|after| after.to_string())),
+    ];
+    let page = client.fetch(&with_query("/api/v1/work", parts), "read the work").await?;
+    let listed = items(&page["items"]);
+    if listed.is_empty() && page["next"].is_null() && !globals.json {
+        output::note("no such work");
+        return Ok(());
+    }
+    let row = |item: &Value| {
+        let kind = if item["task"].is_string() { "task" } else { "kind" };
+        let [id, kind, agent, from, state, preview] =
+            ["item_id", kind, "agent", "from", "state", "preview"].map(|key| text(&item[key]));
+        [id, kind, agent, from, state, stamp(&item["created_at"]), preview]
+    };
+    let heads = ["id", "kind", "agent", "from", "state", "when", "message"];
+    let mut lines = table(heads, listed.iter().map(row));
+    if let Some(next) = page["next"].as_i64() {
+        lines.push(format!("there may be more: add --after {next}"));
+    }
+    globals.print(&page, lines);
+    Ok(())
+}
+
+/// The turn of an item, step by step.
+async fn timing(client: &Client, id: &str, globals: &Globals) -> Result<(), Failure> {
+    let item = client.get(&format!("/api/v1/inbox/{}", escaped(id))).await;
+    let item = item.map_err(|error| failed(client, "show", id, error))?;
+    let Some(turn) = item["turn"].as_str() else {
+        output::note(format!("the item {id} has no turn yet: it is {}", text(&item["state"])));
+        return Ok(());
+    };
+    let path = format!("/api/v1/turns/{}/timing", escaped(turn));
+    let timing = client.fetch(&path, "read the times of the turn").await?;
+    globals.print(&timing, timing_lines(&timing));
+    Ok(())
+}
+
+fn timing_lines(timing: &Value) -> Vec<String> {
+    let at = |value: &Value| value.as_i64().unwrap_or(0);
+    let calls = counted(at(&timing["model_calls"]), "model call", "model calls");
+    let cost = timing["cost"].as_f64().map(|cost| format!(", ${cost:.4}")).unwrap_or_default();
+    let mut lines = vec![
+        format!("turn     {}", text(&timing["turn"])),
+        format!("agent    {} / {}", text(&timing["agent"]), text(&timing["session_key"])),
+        format!("active   {}, {calls}{cost}", time::precise(at(&timing["active_ms"]))),
+    ];
+    let began = items(&timing["rows"]).iter().map(|row| at(&row["from"])).min().unwrap_or(0);
+    let row = |row: &Value| {
+        let from = at(&row["from"]);
+        let took = match row["until"].as_i64() {
+            Some(until) => time::precise(until - from),
+            None => "now".to_owned(),
+        };
+        let failed = if row["failed"] == true { " failed" } else { "" };
+        let tries = row["tries"].as_i64().map(|tries| format!("{tries} tries"));
+        let first = row["first"].as_i64();
+        let first = first.map(|first| format!("first word after {}", time::precise(first - from)));
+        let detail = Some(text(&row["detail"])).filter(|detail| !detail.is_empty());
+        let detail: Vec<String> = [detail, first, tries].into_iter().flatten().collect();
+        let what = format!("{}{failed}", text(&row["name"]));
+        [time::precise(from - began), took, text(&row["kind"]), what, detail.join(", ")]
+    };
+    let heads = ["after", "took", "kind", "what", "detail"];
+    lines.extend(table(heads, items(&timing["rows"]).iter().map(row)));
+    lines
 }
 
 #[derive(Args)]
@@ -108,13 +216,17 @@ pub struct ItemArgs {
 
 pub async fn run_task(command: TaskCommand, globals: &Globals) -> Result<(), Failure> {
     let (what, ItemArgs { id }) = match command {
-        TaskCommand::List { agent, which } => return list(agent, which, globals).await,
+        TaskCommand::List(which) => return list_work(which, globals).await,
         TaskCommand::Show(item) => ("show", item),
         TaskCommand::Cancel(item) => ("cancel", item),
         TaskCommand::Retry(item) => ("retry", item),
+        TaskCommand::Timing(item) => ("timing", item),
     };
     let client = Client::open(globals)?;
     let id = IdList::items().whole(&client, &id).await?;
+    if what == "timing" {
+        return timing(&client, &id, globals).await;
+    }
     let path = format!("/api/v1/inbox/{}", escaped(&id));
     // The key makes a retry after a broken connection safe.
     let key = skep_guard::random::uuid().to_string();

@@ -27,6 +27,11 @@ pub struct Globals {
 }
 
 impl Globals {
+    /// The hive in this home, for people.
+    pub fn at(home: PathBuf) -> Self {
+        Self { home: Some(home), url: None, json: false }
+    }
+
     pub fn home(&self) -> Result<Home, Failure> {
         Home::locate(self.home.as_deref()).map_err(|error| {
             Failure::new(Exit::Usage, "find the home folder", error.to_string())

@@ -55,6 +55,15 @@ pub fn span(milliseconds: i64) -> String {
     }
 }
 
+/// `40 ms`, `3.1 s`, `2m 5s`: how long a part of a turn took.
+pub fn precise(milliseconds: i64) -> String {
+    match milliseconds.max(0) {
+        short @ 0..1000 => format!("{short} ms"),
+        seconds @ 1000..60_000 => format!("{}.{} s", seconds / 1000, seconds % 1000 / 100),
+        longer => span(longer),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,6 +95,9 @@ mod tests {
         let cases = [(999, "0s"), (61_000, "1m 1s"), (7_500_000, "2h 5m"), (90_000_000, "1d 1h")];
         for (span_ms, text) in cases {
             assert_eq!(span(span_ms), text);
+        }
+        for (ms, text) in [(40, "40 ms"), (3_140, "3.1 s"), (61_000, "1m 1s"), (-5, "0 ms")] {
+            assert_eq!(precise(ms), text);
         }
     }
 }

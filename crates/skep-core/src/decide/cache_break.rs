@@ -10,6 +10,8 @@ use crate::vocab::words::words;
 const LEAST: u64 = 1024;
 /// Vendors let go of what nobody asked for this long.
 const PAUSE: Millis = 5 * 60 * 1000;
+/// Files that are named.
+const NAMED: usize = 5;
 
 words! {
     /// What was not as it had been at the call before.
@@ -47,6 +49,8 @@ pub struct CacheBreak {
 pub struct CachedCall {
     pub seq: i64,
     pub at: Millis,
+    /// When its turn began, which keeps the settings of then.
+    pub turn_began: Millis,
     /// Provider and model.
     pub model: String,
     /// Tokens before its answer.
@@ -62,8 +66,15 @@ pub struct CachedCall {
 pub struct CacheChanges {
     /// The message behind which notes took the place of older ones, and when.
     pub compaction: Option<(i64, Millis)>,
-    /// When changed files came into force.
-    pub settings: Vec<Millis>,
+    /// Changed files that came into force.
+    pub settings: Vec<ChangedFiles>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChangedFiles {
+    pub at: Millis,
+    /// Files of rules, skills and subagents among them, relative to the home.
+    pub files: Vec<String>,
 }
 
 /// The breaks among the calls of one session, oldest first.
@@ -92,16 +103,28 @@ fn reason(
         let why = format!("the model changed from {} to {}", before.model, now.model);
         return (CachePart::Model, why, Some(now.at));
     }
-    let between = |at: Millis| (before.at..=now.at).contains(&at);
+    let between = |at: Millis| (before.turn_began..=now.at).contains(&at);
     if let Some((seam, at)) = changes.compaction
         && (before.seq..now.seq).contains(&seam)
     {
         let why = "notes took the place of older messages".to_owned();
         return (CachePart::Compaction, why, Some(at));
     }
-    if let Some(at) = changes.settings.iter().copied().rfind(|at| between(*at)) {
-        let why = "tools, rules or settings of the agent changed".to_owned();
-        return (CachePart::Settings, why, Some(at));
+    let changed = changes.settings.iter().filter(|change| between(change.at));
+    let changed: Vec<&ChangedFiles> = changed.collect();
+    if let Some(last) = changed.last() {
+        let mut files: Vec<&str> =
+            changed.iter().flat_map(|change| &change.files).map(String::as_str).collect();
+        files.sort_unstable();
+        files.dedup();
+        let why = match files.split_at_checked(NAMED) {
+            _ if files.is_empty() => "tools, rules or settings of the agent changed".to_owned(),
+            Some((first, rest)) if !rest.is_empty() => {
+                format!("{} and {} more files changed", first.join(", "), rest.len())
+            }
+            _ => format!("{} changed", files.join(", ")),
+        };
+        return (CachePart::Settings, why, Some(last.at));
     }
     let silent = now.at.saturating_sub(before.at);
     if silent >= PAUSE {
@@ -118,7 +141,11 @@ mod tests {
 
     fn call(seq: i64, at: Millis, prompt: u64, cached: u64) -> CachedCall {
         let (model, written) = ("p/m".to_owned(), prompt - cached);
-        CachedCall { seq, at, model, prompt, cached, written }
+        CachedCall { seq, at, turn_began: at, model, prompt, cached, written }
+    }
+
+    fn change(at: Millis, files: &[&str]) -> ChangedFiles {
+        ChangedFiles { at, files: files.iter().map(|file| (*file).to_owned()).collect() }
     }
 
     fn parts(calls: &[CachedCall], changes: &CacheChanges) -> Vec<(i64, CachePart, u64)> {
@@ -141,9 +168,10 @@ mod tests {
         for call in &mut calls[2..] {
             call.model = "p/other".to_owned();
         }
+        let files = ["teams/main/org-rules/b.md", "rules/a.md", "rules/a.md"];
         let changes = CacheChanges {
             compaction: Some((9, 4 * minute + 1)),
-            settings: vec![minute + 1, 3 * minute + 1],
+            settings: vec![change(minute + 1, &["rules/z.md"]), change(3 * minute + 1, &files)],
         };
         let expected = [
             (6, CachePart::Model, 6000),
@@ -155,6 +183,26 @@ mod tests {
         assert_eq!(parts(&calls, &changes), expected);
         let settings = &explain(&calls, &changes)[1];
         assert_eq!(settings.since, Some(3 * minute + 1));
+        assert_eq!(settings.why, "rules/a.md, teams/main/org-rules/b.md changed");
+        let whys = |files: &[&str]| {
+            let settings = vec![change(3 * minute + 1, files)];
+            let changes = CacheChanges { settings, ..CacheChanges::default() };
+            explain(&calls, &changes)[1].why.clone()
+        };
+        assert_eq!(whys(&[]), "tools, rules or settings of the agent changed");
+        let seven = ["1", "2", "3", "4", "5", "6", "7"];
+        assert_eq!(whys(&seven), "1, 2, 3, 4, 5 and 2 more files changed");
+        assert_eq!(whys(&seven[..5]), "1, 2, 3, 4, 5 changed");
+    }
+
+    /// The turn that runs keeps what it began with; the next one has the change.
+    #[test]
+    fn what_changed_while_a_turn_ran_is_the_reason_in_the_next_one() {
+        let mut calls = [call(2, 10, 5000, 0), call(3, 30, 6000, 5000), call(5, 50, 7000, 0)];
+        calls[1].turn_began = 10;
+        let settings = vec![change(20, &["rules/a.md"])];
+        let changes = CacheChanges { settings, ..CacheChanges::default() };
+        assert_eq!(parts(&calls, &changes), [(5, CachePart::Settings, 6000)]);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Lines that the hive writes into what agents read: who says something, and what it is. Nothing
 //! that an agent or a person wrote looks like one.
 
+use std::borrow::Cow;
+
 use icu_properties::props::{
     BinaryProperty, DefaultIgnorableCodePoint, EnumeratedProperty, GeneralCategory,
 };
@@ -11,12 +13,20 @@ const WORDS: &[&str] = &["event", "question", "message", "reminder", "moremessag
 /// The text with the lines quoted that look like ours, and with nothing in it that only looks
 /// like the end of a line or cannot be seen at all.
 pub fn quoted(text: &str) -> String {
-    let text = visible(text);
+    quoting(&visible(text), is_ours).into_owned()
+}
+
+/// The text with these lines quoted. They are looked at without the blanks before them.
+pub fn quoting(text: &str, is_ours: impl Fn(&str) -> bool) -> Cow<'_, str> {
+    let is_ours = |line: &str| is_ours(line.trim_start());
+    if !text.lines().any(is_ours) {
+        return Cow::Borrowed(text);
+    }
     let line = |line: &str| match is_ours(line) {
         true => format!("> {line}"),
         false => line.to_owned(),
     };
-    text.lines().map(line).collect::<Vec<_>>().join("\n")
+    Cow::Owned(text.lines().map(line).collect::<Vec<_>>().join("\n"))
 }
 
 /// On one line.

@@ -19,6 +19,7 @@ pub mod question;
 pub mod redelivery;
 pub mod resume_text;
 pub mod retry;
+pub mod skill_text;
 pub mod slash;
 pub mod task_event;
 pub mod title;

@@ -35,6 +35,7 @@ pub const COMMANDS: &[CommandInfo] = &[
     command("/model", "[name]", "show or change the model"),
     command("/think", "[off|low|medium|high]", "show or change thinking"),
     command("/compact", "[what to keep]", "summarise older messages"),
+    command("/skill", "[name] [message]", "use a skill, or list them"),
     command("/status", "", "turn, queue, model, cost"),
     command("/stop", "", "stop the turn; queued messages stay"),
     command("/help", "", "this list"),
@@ -56,10 +57,18 @@ pub fn parse(text: &str) -> Typed {
         "model" => Typed::Command(Slash::Model { wanted: rest }),
         "think" => Typed::Command(Slash::Think { wanted: rest }),
         "compact" => Typed::Command(Slash::Compact { keep: rest }),
+        "skill" => Typed::Command(skill(rest)),
         "status" => Typed::Command(Slash::Status),
         "help" => Typed::Command(Slash::Help),
         _ => Typed::Command(Slash::Unknown { word: format!("/{word}") }),
     }
+}
+
+fn skill(rest: Option<String>) -> Slash {
+    let Some(line) = rest else { return Slash::Skill { name: None, rest: None } };
+    let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((&line, ""));
+    let rest = Some(rest.trim()).filter(|rest| !rest.is_empty());
+    Slash::Skill { name: Some(name.to_owned()), rest: rest.map(str::to_owned) }
 }
 
 /// The list of commands, with those that a client handles itself.
@@ -94,6 +103,10 @@ mod tests {
         let message = |text: &str| Typed::Message(text.to_owned());
         let new = |rest: Option<&str>| Typed::Command(Slash::New { rest: rest.map(str::to_owned) });
         let unknown = |word: &str| Typed::Command(Slash::Unknown { word: word.to_owned() });
+        let skill = |name: &str, rest: Option<&str>| {
+            let rest = rest.map(str::to_owned);
+            Typed::Command(Slash::Skill { name: Some(name.to_owned()), rest })
+        };
         let cases = [
             ("hello", message("hello")),
             ("  hello", message("  hello")),
@@ -108,6 +121,9 @@ mod tests {
             ("/model fast ", Typed::Command(Slash::Model { wanted: Some("fast".into()) })),
             ("/compact", Typed::Command(Slash::Compact { keep: None })),
             ("/compact the plan", Typed::Command(Slash::Compact { keep: Some("the plan".into()) })),
+            ("/skill", Typed::Command(Slash::Skill { name: None, rest: None })),
+            ("/skill review", skill("review", None)),
+            ("/Skill review  the diff\nof today ", skill("review", Some("the diff\nof today"))),
             ("/think high", Typed::Command(Slash::Think { wanted: Some("high".into()) })),
             ("/Stop", Typed::Command(Slash::Stop)),
             ("/STATUS", Typed::Command(Slash::Status)),

@@ -94,6 +94,16 @@ fn sort(c: char) -> Sort {
     }
 }
 
+/// Whether a character hides text, moves it or says something that no reader sees. Joiners and
+/// marks that choose between two pictures of a sign do not: scripts and signs are written so.
+pub fn misleads(c: char) -> bool {
+    match c {
+        '\n' | '\t' | '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}' => false,
+        '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' => true,
+        c => c.is_control() || DefaultIgnorableCodePoint::for_char(c),
+    }
+}
+
 /// Whether there is nothing to read in a text.
 pub fn is_blank(text: &str) -> bool {
     !text.chars().any(|c| c != ' ' && sort(c) == Sort::Seen)

@@ -1,5 +1,9 @@
 //! Deny by default: a tool is there only when a pattern of the agent's list names it.
 
+/// Stands for whatever subagents an agent has. Their names are its own: in a list it is kept as it
+/// is written, and a tool says that it is one of them.
+pub const SUBAGENTS: &str = "@subagents";
+
 /// Short words for tools that go together; they are written in lists only and mean these names.
 pub const PRESETS: &[(&str, &[&str])] = &[
     ("@files", &["read", "write", "edit", "glob", "grep"]),
@@ -19,6 +23,8 @@ pub const PRESETS: &[(&str, &[&str])] = &[
             "shutdown_team",
         ],
     ),
+    ("@skills", &["use_skill"]),
+    (SUBAGENTS, &[SUBAGENTS]),
     ("@vault", &["vault_set", "vault_get", "vault_list", "vault_delete"]),
     (
         "@messages",

@@ -10,17 +10,11 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::policy::{AgentReach, Policy};
+use crate::settings::guidance::{RuleFile, Skill, Subagent};
 use crate::settings::limits::Budgets;
 use crate::settings::profile::{Profile, Think};
-use crate::vocab::configuration::{SandboxLevel, SandboxNetwork};
+use crate::vocab::configuration::{ConfigProblem, SandboxLevel, SandboxNetwork};
 use crate::vocab::ids::AgentName;
-
-/// A file of rules: its tier is where it was found.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RuleFile {
-    pub file: String,
-    pub text: String,
-}
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentSettings {
@@ -48,14 +42,45 @@ pub struct AgentSettings {
     pub folder: PathBuf,
     pub sandbox: SandboxSettings,
     pub policy: Policy,
+    /// Those of agents above it first, then its own.
     pub org_rules: Vec<RuleFile>,
     pub team_rules: Vec<RuleFile>,
+    /// By name. Copies share them.
+    pub skills: Arc<[Skill]>,
+    pub subagents: Arc<[Subagent]>,
+    /// The subagent that it works as, in a session of its own; nothing in every other.
+    pub role: Option<Arc<Subagent>>,
+    /// Files of its folder that are left out, and why.
+    pub left_out: Arc<[ConfigProblem]>,
 }
 
 impl AgentSettings {
     /// What the manner of its calls depends on.
     pub fn reach(&self) -> AgentReach<'_> {
         AgentReach { folder: &self.folder, network: &self.policy.network }
+    }
+
+    pub fn skill(&self, name: &str) -> Option<&Skill> {
+        self.skills.iter().find(|skill| skill.name == name)
+    }
+
+    pub fn subagent(&self, name: &str) -> Option<&Subagent> {
+        self.subagents.iter().find(|subagent| subagent.name == name)
+    }
+
+    /// The agent as one of its subagents: with that role, the skills it names, and no subagents.
+    pub fn as_subagent(&self, name: &str) -> Option<Self> {
+        let role = self.subagent(name)?.clone();
+        let named = self.skills.iter().filter(|skill| role.skills.contains(&skill.name));
+        let (skills, subagents) = (named.cloned().collect(), Arc::default());
+        Some(Self { skills, subagents, role: Some(Arc::new(role)), ..self.clone() })
+    }
+
+    /// The agent as a turn of this subagent has it; as it is, where a turn is none of a subagent.
+    pub fn in_role(self: Arc<Self>, subagent: Option<&str>) -> Result<Arc<Self>, String> {
+        let Some(name) = subagent else { return Ok(self) };
+        let own = self.as_subagent(name).map(Arc::new);
+        own.ok_or_else(|| format!("it has no subagent `{name}` any more"))
     }
 
     /// The tools that its list and its rules name, patterns among them; each once.

@@ -2,6 +2,7 @@
 
 mod agent;
 mod agent_map;
+pub mod guidance;
 mod limits;
 mod profile;
 pub mod tree;
@@ -11,10 +12,11 @@ mod tree_tests;
 pub use crate::hive_settings::HiveSettings;
 pub use crate::vocab::configuration::{ConfigProblem, SandboxLevel, SandboxNetwork, Wanted};
 pub use agent::{
-    AgentSettings, AgentState, Parallel, QueueMode, RuleFile, SandboxLimits, SandboxSettings,
+    AgentSettings, AgentState, Parallel, QueueMode, SandboxLimits, SandboxSettings,
     USUAL_RECIPIENTS,
 };
 pub use agent_map::AgentMap;
+pub use guidance::{RuleFile, RuleTier, Skill, Subagent};
 pub use limits::{Budgets, Limits};
 pub use profile::{KnownModels, ModelFacts, Profile, Think, Timeouts, VendorAddress};
 

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{AgentMap, AgentSettings, AgentState};
+use super::guidance::{CASCADE_BYTES, cascade};
+use super::{AgentMap, AgentSettings, AgentState, RuleFile, RuleTier};
 use crate::policy::allow;
 use crate::vocab::ids::AgentName;
 
@@ -15,12 +16,15 @@ pub struct AgentTree {
     in_force: AgentMap<AgentState>,
     /// By the parent's name, whether there is such an agent or not.
     children: AgentMap<BTreeSet<AgentName>>,
+    /// Bytes of the hive's rules, which everybody reads.
+    hive_rules: usize,
 }
 
 impl AgentTree {
-    pub fn new(written: AgentMap<AgentState>) -> Self {
+    pub fn new(hive_rules: &[RuleFile], written: AgentMap<AgentState>) -> Self {
         let states = written.iter().map(|(name, state)| (name.clone(), Some(state.clone())));
-        let mut tree = Self::default();
+        let hive_rules = hive_rules.iter().map(|rule| rule.text.len()).sum();
+        let mut tree = Self { hive_rules, ..Self::default() };
         tree.set(states.collect());
         tree
     }
@@ -133,9 +137,9 @@ impl AgentTree {
 
     fn narrowed(&self, state: &AgentState) -> AgentState {
         let AgentState::Active(own) = state else { return state.clone() };
-        let Some(parent) = &own.parent else { return state.clone() };
+        let Some(parent) = &own.parent else { return self.bounded(Arc::clone(own)) };
         match self.in_force.get(parent) {
-            Some(AgentState::Active(above)) => AgentState::Active(Arc::new(within(own, above))),
+            Some(AgentState::Active(above)) => self.bounded(Arc::new(within(own, above))),
             Some(AgentState::Failed { reason }) => {
                 let reason = format!("its parent `{parent}` cannot run: {reason}");
                 AgentState::Failed { reason }
@@ -145,6 +149,25 @@ impl AgentTree {
                 AgentState::Failed { reason }
             }
         }
+    }
+}
+
+impl AgentTree {
+    /// An agent whose rules are too large together cannot run.
+    fn bounded(&self, agent: Arc<AgentSettings>) -> AgentState {
+        let mut bytes = self.hive_rules;
+        let over = cascade(&[], &agent).find(|rule| {
+            bytes += rule.text.len();
+            bytes > CASCADE_BYTES
+        });
+        let Some(over) = over else { return AgentState::Active(agent) };
+        let reason = format!(
+            "the rules it reads are too large together, from {} on; expected at most {} KiB of \
+             rules of the hive, of the agents above it and its own",
+            over.path(&agent.name),
+            CASCADE_BYTES / 1024
+        );
+        AgentState::Failed { reason }
     }
 }
 
@@ -168,10 +191,24 @@ fn circle_of(circle: &[AgentName], place: usize) -> String {
 /// An agent's settings as far as those above it allow.
 fn within(own: &AgentSettings, above: &AgentSettings) -> AgentSettings {
     let (folder, upper) = (own.workspace.to_str(), above.workspace.to_str());
-    let org_rules = above.org_rules.iter().chain(&own.org_rules).cloned().collect();
+    let inherited = above.org_rules.iter().map(|rule| match rule.tier {
+        RuleTier::OwnOrg => RuleFile { tier: RuleTier::Above(above.name.clone()), ..rule.clone() },
+        _ => rule.clone(),
+    });
+    let org_rules = inherited.chain(own.org_rules.iter().cloned()).collect();
+    let mut allowed_tools = allow::both(&own.allowed_tools, &above.allowed_tools);
+    // A subagent of its own has no name above.
+    let all = allow::SUBAGENTS;
+    if allow::allows(&above.allowed_tools, all) && !allow::allows(&allowed_tools, all) {
+        let names = own.subagents.iter().map(|subagent| &subagent.name);
+        let listed = names.filter(|name| allow::allows(&own.allowed_tools, name));
+        let listed = listed.filter(|name| !allowed_tools.contains(name));
+        let listed: Vec<String> = listed.cloned().collect();
+        allowed_tools.extend(listed);
+    }
     AgentSettings {
         manager: own.manager && above.manager,
-        allowed_tools: allow::both(&own.allowed_tools, &above.allowed_tools),
+        allowed_tools,
         sandbox: own.sandbox.within(above.sandbox),
         policy: own.policy.within(&above.policy, folder.zip(upper)),
         org_rules,

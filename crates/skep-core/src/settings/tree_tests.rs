@@ -9,7 +9,7 @@ use skep_shell::plain;
 use super::tree::AgentTree;
 use super::{
     AgentMap, AgentSettings, AgentState, Budgets, KnownModels, Profile, QueueMode, RuleFile,
-    SandboxLevel, SandboxNetwork, SandboxSettings,
+    RuleTier, SandboxLevel, SandboxNetwork, SandboxSettings, Subagent,
 };
 use crate::policy::evaluate::{PolicyQuery, Verdict};
 use crate::policy::network::NetworkRules;
@@ -18,6 +18,10 @@ use crate::policy::rule::{GrantTo, PathFact, Piece, Rule, Who};
 use crate::policy::{Class, Effect, Policy};
 use crate::vocab::ids::{AgentName, Principal};
 use crate::vocab::role::Role;
+
+fn rule_file(tier: RuleTier, text: &str) -> RuleFile {
+    RuleFile { tier, file: "a.md".into(), text: text.into() }
+}
 
 fn agent(name: &str, parent: &str) -> AgentSettings {
     let profile = Profile {
@@ -52,8 +56,12 @@ fn agent(name: &str, parent: &str) -> AgentSettings {
         folder: format!("/hive/teams/{name}").into(),
         sandbox: SandboxSettings::default(),
         policy: Policy::default(),
-        org_rules: vec![RuleFile { file: "a.md".into(), text: format!("of {name}") }],
+        org_rules: vec![rule_file(RuleTier::OwnOrg, &format!("of {name}"))],
         team_rules: Vec::new(),
+        skills: Arc::default(),
+        subagents: Arc::default(),
+        role: None,
+        left_out: Arc::default(),
     }
 }
 
@@ -153,7 +161,7 @@ fn tools_walls_network_and_the_rank_of_a_manager_are_those_of_both() {
     };
     let mut low = agent("low", "team");
     low.manager = false;
-    let tree = AgentTree::new(map(vec![low, team, main.clone()]));
+    let tree = AgentTree::new(&[], map(vec![low, team, main.clone()]));
     assert_eq!(*of(&tree, "main"), main, "nobody is above it");
     let team = of(&tree, "team");
     assert_eq!(team.allowed_tools, ["read", "vault_get"]);
@@ -174,14 +182,19 @@ fn tools_walls_network_and_the_rank_of_a_manager_are_those_of_both() {
         *low.policy.network,
         NetworkRules { hosts: vec![], private: vec![], ..(*team.policy.network).clone() }
     );
-    let rules: Vec<&str> = low.org_rules.iter().map(|rule| rule.text.as_str()).collect();
-    assert_eq!(rules, ["of main", "of team", "of low"]);
+    let above = |name| RuleTier::Above(AgentName::new(name));
+    let rules = [
+        rule_file(above("main"), "of main"),
+        rule_file(above("team"), "of team"),
+        rule_file(RuleTier::OwnOrg, "of low"),
+    ];
+    assert_eq!(low.org_rules, rules);
     for widened in [SandboxNetwork::None, SandboxNetwork::Proxy, SandboxNetwork::Full] {
         let mut main = agent("main", "");
         main.sandbox.level = SandboxLevel::Host;
         let mut team = agent("team", "main");
         team.sandbox.network = widened;
-        let tree = AgentTree::new(map(vec![main, team]));
+        let tree = AgentTree::new(&[], map(vec![main, team]));
         assert_eq!(of(&tree, "team").sandbox.network, widened, "above it there are no walls");
     }
 }
@@ -237,7 +250,7 @@ fn the_strictest_rule_of_all_above_decides() {
     for (main, team, low, tool, piece, effect) in cases {
         let agents =
             vec![ruled("main", "", main), ruled("team", "main", team), ruled("low", "team", low)];
-        let tree = AgentTree::new(map(agents));
+        let tree = AgentTree::new(&[], map(agents));
         let verdict = decide(&of(&tree, "low"), tool, piece.clone());
         assert_eq!(verdict.effect, *effect, "{main:?} {team:?} {low:?} {piece:?}: {}", verdict.why);
     }
@@ -249,7 +262,7 @@ fn who_may_answer_is_on_the_list_of_each_that_asks() {
     main.policy.rules[0].approvers = vec![GrantTo::User("anna".to_owned())];
     let mut team = ruled("team", "main", &["ask bash"]);
     team.policy.rules[0].approvers = vec![GrantTo::Role(Role::User)];
-    let tree = AgentTree::new(map(vec![main, team]));
+    let tree = AgentTree::new(&[], map(vec![main, team]));
     let verdict = decide(&of(&tree, "team"), "bash", command("ls"));
     let lists = serde_json::to_value(&verdict.approvers).unwrap();
     assert_eq!(lists, serde_json::json!([["role:user"], ["user:anna"]]));
@@ -263,7 +276,7 @@ fn who_may_answer_is_on_the_list_of_each_that_asks() {
 #[test]
 fn a_command_rule_above_binds_what_runs() {
     let main = ruled("main", "", &["ask bash", "allow bash $ git"]);
-    let tree = AgentTree::new(map(vec![main, agent("team", "main")]));
+    let tree = AgentTree::new(&[], map(vec![main, agent("team", "main")]));
     let verdict = decide(&of(&tree, "team"), "bash", command("git log"));
     assert_eq!((verdict.effect, verdict.by_command), (Effect::Allow, true));
 }
@@ -272,11 +285,11 @@ fn a_command_rule_above_binds_what_runs() {
 fn a_policy_above_that_cannot_be_read_denies_everything_below() {
     let mut main = agent("main", "");
     main.policy.broken = Some("teams/main/config.yaml:3".to_owned());
-    let tree = AgentTree::new(map(vec![main, agent("team", "main"), agent("low", "team")]));
+    let tree = AgentTree::new(&[], map(vec![main, agent("team", "main"), agent("low", "team")]));
     assert_eq!(decide(&of(&tree, "low"), "read", file("a")).effect, Effect::Deny);
     let mut main = ruled("main", "", &["deny bash"]);
     main.manager = false;
-    let tree = AgentTree::new(map(vec![main, agent("team", "main")]));
+    let tree = AgentTree::new(&[], map(vec![main, agent("team", "main")]));
     let team = of(&tree, "team");
     assert!(team.policy.always_denies("bash", Class::Run, SandboxLevel::Confined));
     assert!(!team.manager);
@@ -284,16 +297,19 @@ fn a_policy_above_that_cannot_be_read_denies_everything_below() {
 
 #[test]
 fn circles_and_parents_that_are_not_there_fail_with_those_below() {
-    let tree = AgentTree::new(map(vec![
-        agent("a", "b"),
-        agent("b", "c"),
-        agent("c", "a"),
-        agent("under", "a"),
-        agent("self", "self"),
-        agent("lost", "nobody"),
-        agent("low", "lost"),
-        agent("main", ""),
-    ]));
+    let tree = AgentTree::new(
+        &[],
+        map(vec![
+            agent("a", "b"),
+            agent("b", "c"),
+            agent("c", "a"),
+            agent("under", "a"),
+            agent("self", "self"),
+            agent("lost", "nobody"),
+            agent("low", "lost"),
+            agent("main", ""),
+        ]),
+    );
     let hint = "give one of them another parent, or none";
     for (name, circle) in [
         ("a", "a → b → c → a"),
@@ -315,16 +331,19 @@ fn circles_and_parents_that_are_not_there_fail_with_those_below() {
 /// Whatever changes and in whatever order, the tree is the one that is made of all at once.
 #[test]
 fn a_change_settles_those_below_and_nobody_else() {
-    let mut tree = AgentTree::new(map(vec![
-        ruled("main", "", &[]),
-        agent("other", ""),
-        agent("team", "main"),
-        agent("low", "team"),
-    ]));
+    let mut tree = AgentTree::new(
+        &[],
+        map(vec![
+            ruled("main", "", &[]),
+            agent("other", ""),
+            agent("team", "main"),
+            agent("low", "team"),
+        ]),
+    );
     let names = |names: &[&str]| names.iter().map(|name| AgentName::new(*name)).collect();
     let mut change = |name: &str, state: Option<AgentState>| -> BTreeSet<AgentName> {
         let changed = tree.set(BTreeMap::from([(AgentName::new(name), state)]));
-        assert_eq!(tree, AgentTree::new(tree.written().clone()), "after {name}");
+        assert_eq!(tree, AgentTree::new(&[], tree.written().clone()), "after {name}");
         changed
     };
     let main = |rules: &[&str]| Some(active(ruled("main", "", rules)));
@@ -341,4 +360,59 @@ fn a_change_settles_those_below_and_nobody_else() {
         names(&["team", "low", "other"])
     );
     assert_eq!(decide(&of(&tree, "other"), "bash", command("ls")).effect, Effect::Deny);
+}
+
+#[test]
+fn a_subagent_is_listed_below_an_agent_that_has_them_all() {
+    let critic = Subagent {
+        name: "critic".into(),
+        file: "subagents/critic.md".into(),
+        description: String::new(),
+        skills: Vec::new(),
+        text: "Find faults.".into(),
+        line: 1,
+    };
+    let cases: &[(&[&str], &[&str], &[&str])] = &[
+        (&["critic", "read"], &["@subagents", "read"], &["read", "critic"]),
+        (&["crit*"], &["@subagents"], &["critic"]),
+        (&["critic"], &["@subagents", "critic"], &["critic"]),
+        (&["@subagents"], &["@subagents"], &["@subagents"]),
+        (&["*"], &["@subagents"], &["@subagents"]),
+        (&["other*"], &["@subagents"], &[]),
+        (&["critic"], &["read"], &[]),
+    ];
+    let owned = |list: &[&str]| list.iter().map(|it| (*it).to_owned()).collect::<Vec<String>>();
+    for (own, above, expected) in cases {
+        let main = AgentSettings { allowed_tools: owned(above), ..agent("main", "") };
+        let team = AgentSettings {
+            allowed_tools: owned(own),
+            subagents: Arc::from([critic.clone()]),
+            ..agent("team", "main")
+        };
+        let tree = AgentTree::new(&[], map(vec![main, team]));
+        assert_eq!(of(&tree, "team").allowed_tools, owned(expected), "{own:?} {above:?}");
+    }
+}
+
+#[test]
+fn the_rules_of_a_cascade_are_bounded_together() {
+    let kib = |many: usize| "x".repeat(many << 10);
+    let hive = [rule_file(RuleTier::Hive, &kib(200))];
+    let (mut main, mut team) = (agent("main", ""), agent("team", "main"));
+    main.org_rules = vec![rule_file(RuleTier::OwnOrg, &kib(200))];
+    team.team_rules = vec![rule_file(RuleTier::Team, &kib(112))];
+    let tree = AgentTree::new(&hive, map(vec![main.clone(), team.clone()]));
+    // Its own org-rules are there, too: 7 bytes.
+    let expected = "the rules it reads are too large together, from teams/team/team-rules/a.md on; \
+                    expected at most 512 KiB of rules of the hive, of the agents above it and its \
+                    own";
+    let reason = |tree: &AgentTree| match tree.in_force().get(&AgentName::new("team")) {
+        Some(AgentState::Failed { reason }) => Some(reason.clone()),
+        _ => None,
+    };
+    assert_eq!(reason(&tree).as_deref(), Some(expected));
+    assert!(matches!(tree.in_force().get(&main.name), Some(AgentState::Active(_))));
+    team.org_rules.clear();
+    let tree = AgentTree::new(&hive, map(vec![main, team]));
+    assert_eq!(reason(&tree), None);
 }

@@ -26,9 +26,20 @@ pub trait Tool: Send + Sync {
     /// What a call of it with these arguments does to the world.
     fn manner(&self, arguments: &Value, of: AgentReach<'_>) -> Manner;
 
+    /// Whether it is there for the agent as its settings are; else it is not, whatever its list
+    /// says.
+    fn serves(&self, _: &AgentSettings) -> bool {
+        true
+    }
+
     /// What the agent's settings add to its description.
     fn note(&self, _: &AgentSettings) -> String {
         String::new()
+    }
+
+    /// A word of lists that stands for it beside its own name.
+    fn preset(&self) -> Option<&'static str> {
+        None
     }
 
     /// Other names a model may use for it, such as `Read`.
@@ -217,6 +228,8 @@ pub struct ChainOrigin {
 pub struct ToolContext {
     pub agent: AgentName,
     pub agent_id: AgentId,
+    /// The subagent of it that calls; absent where that is the agent itself.
+    pub subagent: Option<String>,
     /// Absent where the call belongs to no session.
     pub requester: Option<Arc<Requester>>,
     /// The conversation: what it starts and what its tools say belongs to it alone.

@@ -61,6 +61,22 @@ pub struct CallRef {
     pub call: CallId,
 }
 
+/// What an item says of the turn that it begins, beside its words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ItemOptions {
+    /// The subagent that the turn is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subagent: Option<String>,
+}
+
+impl ItemOptions {
+    /// As a row keeps them; nothing where it says nothing.
+    pub fn stored(&self) -> Option<String> {
+        (*self != Self::default()).then(|| json!(self).to_string())
+    }
+}
+
 /// A command as it was understood.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -81,6 +97,11 @@ pub enum Slash {
     /// Replaces the older part of the session by notes for the model, which keep what is named.
     Compact {
         keep: Option<String>,
+    },
+    /// A message that is done with a skill; without a name, which ones there are.
+    Skill {
+        name: Option<String>,
+        rest: Option<String>,
     },
     Status,
     Help,
@@ -192,6 +213,15 @@ mod tests {
             assert!(cause.item_kind().is_none_or(|it| it.as_str() == kind), "{cause:?}");
             assert_eq!(Cause::read(&stored.0, stored.1.as_deref()), Ok(cause));
         }
+    }
+
+    #[test]
+    fn options_are_kept_where_there_are_any() {
+        assert_eq!(ItemOptions::default().stored(), None);
+        let options = ItemOptions { subagent: Some("critic".into()) };
+        let stored = options.stored().unwrap();
+        assert_eq!(stored, r#"{"subagent":"critic"}"#);
+        assert_eq!(serde_json::from_str::<ItemOptions>(&stored).unwrap(), options);
     }
 
     #[test]

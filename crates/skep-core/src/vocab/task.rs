@@ -15,6 +15,8 @@ words! {
         HandUp = "hand_up",
         /// To the operator or another agent, which is to answer.
         Question = "question",
+        /// To the agent itself, as one of its subagents; the call waits for the answer.
+        Subagent = "subagent",
         /// To the operator, who is to approve a change of the hive. Its id is the approval's.
         Shape = "shape",
     }
@@ -29,6 +31,20 @@ words! {
         Escalation = "escalation",
         /// It is told something, and may reply.
         Message = "message",
+    }
+    /// A sort of work. Commands are none, and neither is what only brings a chain forward: events,
+    /// turns that go on, calls that were approved late.
+    WorkKind {
+        /// What a person wrote.
+        Message = "message",
+        /// What another agent gave it or asks.
+        Task = "task",
+        /// What agents write to each other.
+        Peer = "peer",
+        Reminder = "reminder",
+        Trigger = "trigger",
+        /// Everything in the inbox, also what is no work.
+        Any = "any",
     }
     /// What became of a question.
     QuestionEnd {

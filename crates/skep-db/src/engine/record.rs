@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 use skep_core::approval::{ApprovalKind, ApprovalState, Scope};
 use skep_core::audit::{AuditKind, Seal};
-use skep_core::cause::Cause;
+use skep_core::cause::{Cause, ItemOptions};
 use skep_core::compaction::Reason;
 use skep_core::decision::Decision;
 use skep_core::engine::RetryCode;
@@ -207,6 +207,16 @@ impl Column for message::Role {
 impl Column for Decision {
     fn from_cell(cell: Cell) -> Option<Self> {
         Self::read(&<String as Column>::from_cell(cell)?).ok()
+    }
+}
+
+/// An item without options has none.
+impl Column for ItemOptions {
+    fn from_cell(cell: Cell) -> Option<Self> {
+        match cell {
+            Cell::Null => Some(Self::default()),
+            cell => serde_json::from_str(&<String as Column>::from_cell(cell)?).ok(),
+        }
     }
 }
 

@@ -158,7 +158,8 @@ pub(crate) fn is_script(text: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
 }
 
-/// The scripts that stand in rules: from their first line to a heading or the end of a fence.
+/// The scripts that stand in rules: from their first line to a heading, a skill or the end of a
+/// fence.
 pub(crate) fn in_rules(text: &str) -> Vec<&str> {
     let mut scripts = Vec::new();
     let mut start = None;
@@ -166,7 +167,8 @@ pub(crate) fn in_rules(text: &str) -> Vec<&str> {
     for line in text.split_inclusive('\n') {
         let begins = is_script(line);
         let heading = line.starts_with('#') && line.trim_start_matches('#').starts_with(' ');
-        if begins || heading || line.trim_start().starts_with("```") {
+        let skill = line.starts_with("[skill ");
+        if begins || heading || skill || line.trim_start().starts_with("```") {
             scripts.extend(start.take().map(|start| &text[start..offset]));
         }
         if begins {

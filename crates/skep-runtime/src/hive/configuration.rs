@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use skep_core::audit::AuditRow;
 use skep_core::event::{ConfigOutcome, EventKind};
 use skep_core::ids::{AgentId, AgentName};
+use skep_core::settings::guidance;
 use skep_core::settings::tree::AgentTree;
 use skep_core::settings::{AgentMap, AgentState, ConfigStanding, HiveSettings, Parallel};
 use skep_guard::clock;
@@ -19,6 +20,9 @@ use skep_turn::snapshot::Snapshot;
 
 use super::{Hive, Shared, door_error};
 use crate::door::DoorError;
+
+/// Changed files that the audit trail names.
+const MOST_FILES: usize = 50;
 
 /// Other settings than those in force.
 pub enum SettingsChange {
@@ -62,7 +66,7 @@ impl Hive {
         let mut tree = (*now.tree).clone();
         let (mut settings, of) = match change {
             SettingsChange::All(all) => {
-                tree = AgentTree::new(all.agents.clone());
+                tree = all.tree();
                 (*all, None)
             }
             SettingsChange::Agents(agents) => {
@@ -75,9 +79,11 @@ impl Hive {
         let (config, settings, tree) = (Arc::new(config), Arc::new(settings), Arc::new(tree));
         let Ok(before) = env.snapshot.replace(|now| {
             let config = config.clone();
-            Ok::<_, Infallible>(Snapshot { settings, tree, ids, config, ..now.clone() })
+            let next = Snapshot { settings, tree, ids, config, ..now.clone() };
+            Ok::<_, Infallible>(next.with_subagents(&now.settings))
         });
         let (after, settings) = (shared.snapshot(), shared.settings());
+        shared.meters.know(after.toolbox.names());
         let what = difference(&before.settings, &settings, of.clone());
         // A broken one cannot be asked for its jobs either.
         let names = of.unwrap_or_else(|| before.ids.keys().cloned().collect());
@@ -187,11 +193,23 @@ fn difference(before: &HiveSettings, after: &HiveSettings, of: Option<Vec<AgentN
         None => old.keys().chain(new.keys()).cloned().collect(),
     };
     let (mut added, mut removed, mut changed) = (Vec::new(), Vec::new(), Vec::new());
+    let mut files = BTreeSet::new();
+    if hive_changed {
+        let [before, after] =
+            [before, after].map(|settings| guidance::texts_of_rules(&settings.hive_rules));
+        guidance::note_changed(&mut files, &before, &after);
+    }
     for name in names {
         match (old.get(&name), new.get(&name)) {
             (None, Some(_)) => added.push(name),
             (Some(_), None) => removed.push(name),
-            (before, after) if before != after => changed.push(name),
+            (Some(before), Some(after)) if before != after => {
+                if let (AgentState::Active(before), AgentState::Active(after)) = (before, after) {
+                    let (before, after) = (guidance::texts(before), guidance::texts(after));
+                    guidance::note_changed(&mut files, &before, &after);
+                }
+                changed.push(name);
+            }
             _ => {}
         }
     }
@@ -200,6 +218,7 @@ fn difference(before: &HiveSettings, after: &HiveSettings, of: Option<Vec<AgentN
         "agents_removed": removed,
         "agents_changed": changed,
         "hive_changed": hive_changed,
+        "files_changed": files.into_iter().take(MOST_FILES).collect::<Vec<_>>(),
     })
 }
 

@@ -19,7 +19,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use skep_core::Millis;
 use skep_core::channel::{Channel, InboundHandle};
 use skep_core::engine::Engine;
 use skep_core::event::EventKind;
@@ -27,7 +26,8 @@ use skep_core::ids::{AgentId, AgentName, NodeName, Principal};
 use skep_core::policy::rule::Who;
 use skep_core::retry::RetryPolicy;
 use skep_core::role::Role;
-use skep_core::settings::{AgentMap, HiveSettings};
+use skep_core::settings::{AgentMap, AgentSettings, HiveSettings};
+use skep_core::{Millis, skill_text};
 use skep_guard::clock;
 use skep_guard::duplex::DuplexRecords;
 use skep_guard::egress::HostBuckets;
@@ -378,6 +378,15 @@ impl Shared {
 
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.env().snapshot.current()
+    }
+
+    /// What stands before words that are worked at with this skill; `Err`: there is none, and which
+    /// there are.
+    pub fn skill_text(&self, agent: &AgentSettings, name: &str) -> Result<String, String> {
+        let skill = agent.skill(name).ok_or_else(|| skill_text::unknown(agent, name))?;
+        let snapshot = self.snapshot();
+        let missing = snapshot.toolbox.lacks(agent, &skill.tools);
+        Ok(skep_scrub::known().clean_owned(skill_text::in_use(agent, skill, &missing)))
     }
 
     pub fn settings(&self) -> Arc<HiveSettings> {

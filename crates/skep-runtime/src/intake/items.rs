@@ -11,13 +11,14 @@ use skep_guard::{clock, random};
 use skep_store::item_views::{self, CancelItem, Cancelled, Retry};
 use skep_store::sessions::ForkSession;
 use skep_store::task_views::{self, TaskRow};
+use skep_store::timing::{self, TimedApproval};
 use skep_store::waits::RetryNow;
 use skep_store::watch::{self, CallRow, ItemRow};
-use skep_store::{files, history, outbox, search};
+use skep_store::{files, history, inbox, outbox, search};
 
 use crate::door::{
-    Credential, DoorError, EarlierCall, ErrorKind, Inbound, InboxItem, ItemInfo, MessageFailure,
-    Receipt, Sight, Source, TaskInfo,
+    ChainApproval, Credential, DoorError, EarlierCall, ErrorKind, Inbound, InboxItem, ItemInfo,
+    MessageFailure, Receipt, Sight, Source, TaskInfo,
 };
 use crate::hive::{Hive, door_error};
 use crate::intake::{Opens, ReceiptDraft, accepted};
@@ -34,11 +35,16 @@ impl Hive {
             let trace = item_views::trace(conn, id).await?;
             let root = task_views::root_of(conn, id).await?.unwrap_or_else(|| id.clone());
             let chain = task_views::of_root(conn, &root).await?;
-            Ok((trace, outbox::undelivered_of_item(conn, id).await?, root, chain))
+            let approvals = timing::approvals_of_chain(conn, &root).await?;
+            Ok((trace, outbox::undelivered_of_item(conn, id).await?, root, chain, approvals))
         });
-        let (trace, undelivered, root, chain) = read.await.map_err(door_error)?;
+        let (trace, undelivered, root, chain, approvals) = read.await.map_err(door_error)?;
         let seen = chain.into_iter().filter(|task| sight.covers(task.agent, &task.session_key));
+        let chain: Vec<TaskInfo> = seen.map(task_info).collect();
+        let is_seen = |item: &ItemId| item == id || chain.iter().any(|task| task.item_id == *item);
+        let approvals = approvals.into_iter().filter(|(item, _)| is_seen(item));
         Ok(ItemInfo {
+            approvals: approvals.map(chain_approval).collect(),
             text: row.body.clone(),
             from: row.principal.clone(),
             channel: row.channel.clone(),
@@ -51,7 +57,7 @@ impl Hive {
             retry_of: trace.retry_of,
             retried_as: trace.retried_as,
             root: Some(root).filter(|root| root != id),
-            chain: seen.map(task_info).collect(),
+            chain,
             undelivered,
             item: inbox_item(row),
         })
@@ -213,13 +219,16 @@ impl Hive {
             principal: row.principal,
             source: Source::Api { key },
         };
-        let read = self.shared.store.read(async |conn| files::of_item(conn, &id).await);
-        let files = read.await.map_err(door_error)?;
+        let read = self.shared.store.read(async |conn| {
+            Ok((files::of_item(conn, &id).await?, inbox::skill_text(conn, &id).await?))
+        });
+        let (files, skill) = read.await.map_err(door_error)?;
         if inbound.text.is_empty() && files.is_empty() {
             return Err(not_kept());
         }
         // What was a message stays one, also where it begins with a slash.
         let mut letter = self.letter(&inbound, Cause::Message, inbound.text.clone(), files)?;
+        letter.skill = skill;
         if let Some(request) = &mut letter.request {
             // Keys of two people are different keys.
             request.scope = format!("api/{principal}/{}", letter.agent.0);
@@ -268,6 +277,11 @@ fn not_kept() -> DoorError {
     DoorError::new(ErrorKind::Conflict, "message_not_kept", text)
 }
 
+fn chain_approval((item_id, row): (ItemId, TimedApproval)) -> ChainApproval {
+    let TimedApproval { id, tool, state, asked_at, decided_at, decided_by, .. } = row;
+    ChainApproval { id, item_id, tool, state, asked_at, decided_at, decided_by }
+}
+
 fn task_info(row: TaskRow) -> TaskInfo {
     TaskInfo {
         item_id: row.id,
@@ -288,6 +302,15 @@ fn task_info(row: TaskRow) -> TaskInfo {
     }
 }
 
+pub(crate) fn priority_word(priority: i64) -> &'static str {
+    match priority {
+        0 => "critical",
+        1 => "high",
+        2 => "normal",
+        _ => "low",
+    }
+}
+
 pub(crate) fn inbox_item(row: ItemRow) -> InboxItem {
     InboxItem {
         item_id: row.id,
@@ -295,12 +318,7 @@ pub(crate) fn inbox_item(row: ItemRow) -> InboxItem {
         agent: row.agent_name,
         session_key: row.session_key,
         kind: row.cause.listed().into_owned(),
-        priority: match row.priority {
-            0 => "critical",
-            1 => "high",
-            2 => "normal",
-            _ => "low",
-        },
+        priority: priority_word(row.priority),
         state: row.state,
         attempts: row.attempts,
         preview: skep_scrub::known().beginning(&row.body, PREVIEW),

@@ -20,6 +20,7 @@ use skep_core::ids::{
 };
 use skep_core::role::Role;
 use skep_core::settings::{AgentSettings, QueueMode};
+use skep_core::skill_text;
 use skep_core::slash::{self, Typed};
 use skep_guard::{clock, random};
 use skep_store::inbox::{Accept, Accepted, Action, Letter, Order, Ordered, Repeated, StopLane};
@@ -75,6 +76,14 @@ impl Hive {
             Typed::Command(Slash::New { rest: Some(text) }) => {
                 let letter = self.letter(&inbound, Cause::Message, text, files)?;
                 self.accept(&agent, letter, inbound.mode, Opens::Session)
+            }
+            Typed::Command(Slash::Skill { name: Some(name), rest })
+                if agent.skill(&name).is_some() =>
+            {
+                let text = rest.unwrap_or_else(|| format!("Use the skill `{name}`."));
+                let skill = shared.skill_text(&agent, &name).ok();
+                let letter = self.letter(&inbound, Cause::Message, text, files)?;
+                self.accept(&agent, Letter { skill, ..letter }, inbound.mode, Opens::Turn)
             }
             Typed::Command(command) => {
                 refuse_files(&files)?;
@@ -183,6 +192,7 @@ impl Hive {
             channel,
             note: skep_scrub::known().is_marked(&text).then(|| SECRET_NOTE.to_owned()),
             text,
+            skill: None,
             think: inbound.think,
             request: id.map(|id| Request { scope, id, body_hash: body_hash(inbound, &files) }),
             files,
@@ -252,6 +262,13 @@ impl Hive {
             Slash::Unknown { word } => {
                 let text = format!("There is no command `{word}`.\n{}", slash::help(&[]));
                 self.act(letter, Action::Fail { code: "unknown_command", text })
+            }
+            Slash::Skill { name: None, .. } => {
+                self.act(letter, Action::Say(skill_text::for_people(agent)))
+            }
+            Slash::Skill { name: Some(name), .. } => {
+                let text = skill_text::unknown(agent, &name);
+                self.act(letter, Action::Fail { code: "unknown_skill", text })
             }
             Slash::Model { wanted } => self.choose(letter, ChoiceWish::Model(wanted)),
             Slash::Think { wanted } => self.choose(letter, ChoiceWish::Think(wanted)),

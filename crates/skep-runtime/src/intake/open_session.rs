@@ -37,7 +37,7 @@ impl Hive {
                     Body::assistant(vec![Block::text(skep_scrub::known().clean_owned(text))], None)
                 }
             };
-            Ok(NewHistoryRow { id, body })
+            Ok(NewHistoryRow::new(id, body))
         });
         let messages: Result<Vec<NewHistoryRow>, DoorError> = messages.collect();
         let command = BeginSession {

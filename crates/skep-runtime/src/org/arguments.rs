@@ -34,6 +34,13 @@ pub(super) struct DelegateArguments {
     pub priority: Option<Priority>,
     pub overlap_policy: Option<Overlap>,
     pub context: Option<String>,
+    pub skill: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SkillArguments {
+    pub name: String,
 }
 
 #[derive(Deserialize)]
@@ -42,6 +49,7 @@ pub(super) struct QueryArguments {
     pub team: AgentName,
     pub query: String,
     pub timeout_ms: Option<i64>,
+    pub skill: Option<String>,
 }
 
 #[derive(Deserialize)]

@@ -1,6 +1,6 @@
 //! Agents that people make and remove: the same changes as those of agents.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use skep_core::ids::{AgentName, NEW_AGENT_NAME, Principal, is_new_agent_name};
@@ -10,7 +10,9 @@ use skep_store::spawn::Spawner;
 use super::making::{self, SpawnFailure, SpawnOrder};
 use super::removing::{self, ShutdownFailure, ShutdownOrder};
 use super::update_team::keywords;
-use crate::door::{AgentDraft, DoorError, ErrorKind, check_no_secret};
+use crate::door::{
+    AgentDraft, DoorError, ErrorKind, MadeTeam, TeamDraft, TemplateInfo, check_no_secret,
+};
 use crate::hive::Hive;
 
 impl Hive {
@@ -51,6 +53,33 @@ impl Hive {
                 Err(DoorError::new(kind, code, format!("The agent was not made: {why}")))
             }
         }
+    }
+
+    /// Teams that are ready to use.
+    pub fn templates(&self) -> Result<&[TemplateInfo], DoorError> {
+        Ok(&self.writers()?.templates.all)
+    }
+
+    /// Makes a team of a template: every agent of it, or none. Goes on to its end though the caller
+    /// goes away.
+    pub async fn make_team(&self, draft: TeamDraft, by: &Principal) -> Result<MadeTeam, DoorError> {
+        if let Some(name) = &draft.name {
+            check_no_secret("The name", name)?;
+        }
+        let (hive, by) = (self.clone(), by.clone());
+        let task = self.shared.tasks.spawn(async move {
+            let made = {
+                // One change of the tree at a time.
+                let _changing = hive.shared.changing.lock().await;
+                making::undo_spawns(&hive.shared).await;
+                (hive.writers()?.templates.make)(draft).await?
+            };
+            let names: Vec<&str> = made.agents.iter().map(|agent| agent.name.as_str()).collect();
+            let what = json!({ "template": made.template, "agents": names });
+            hive.note_change("team_made", &what, &by).await?;
+            Ok(made)
+        });
+        task.await.unwrap_or_else(|_| Err(DoorError::failed()))
     }
 
     /// Removes an agent, and with `cascade` everybody below it. Gives their names.

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use skep_core::Millis;
+use skep_core::cause::ItemOptions;
 use skep_core::ids::{AgentName, ItemId};
 use skep_core::overlap::{Overlap, OverlapVerdict};
 use skep_core::task::TaskKind;
@@ -11,15 +12,21 @@ use skep_store::assign::{Assign, Assigned};
 use skep_store::task_views::TaskRow;
 
 use super::arguments::{DelegateArguments, Priority};
+use super::skills;
 use super::tool::{OrgCall, answered, failed, refused};
 
 pub(super) async fn run(call: OrgCall, arguments: DelegateArguments) -> ToolAnswer {
-    let DelegateArguments { team, task, priority, overlap_policy, context } = arguments;
+    let DelegateArguments { team, task, priority, overlap_policy, context, skill } = arguments;
+    let skill = match skills::of_team(&call, &team, skill.as_deref()) {
+        Ok(skill) => skill,
+        Err(refused) => return *refused,
+    };
     let body = match context {
         Some(context) => format!("{task}\n\nContext:\n{context}"),
         None => task,
     };
     let assign = Assign {
+        skill,
         priority: priority.unwrap_or(Priority::Normal).rank(),
         overlap: overlap_policy.unwrap_or(Overlap::Confirm),
         ..match new(&call, TaskKind::Delegate, vec![team], body) {
@@ -43,7 +50,7 @@ pub(super) async fn run(call: OrgCall, arguments: DelegateArguments) -> ToolAnsw
 }
 
 /// A task of this call, with what every kind of it has in common.
-pub(super) fn new(
+pub(crate) fn new(
     call: &OrgCall,
     kind: TaskKind,
     teams: Vec<AgentName>,
@@ -59,6 +66,7 @@ pub(super) fn new(
         kind,
         teams: teams.into_iter().map(item).collect(),
         body,
+        skill: None,
         priority: Priority::Normal.rank(),
         overlap: Overlap::Allow,
         correlation: None,
@@ -66,6 +74,7 @@ pub(super) fn new(
         deadline: now.saturating_add(i64::try_from(task.as_millis()).unwrap_or(i64::MAX)),
         until: None,
         question: None,
+        options: ItemOptions::default(),
         now,
     })
 }

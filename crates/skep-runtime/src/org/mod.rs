@@ -4,23 +4,24 @@ mod arguments;
 mod ask;
 mod by_people;
 mod completed;
-mod delegate;
+pub(crate) mod delegate;
 mod leftovers;
 mod letters;
 mod making;
 mod manage;
 mod organisation;
 mod peer_tools;
-mod query;
+pub(crate) mod query;
 mod reminders;
 mod removing;
 mod shutdown_team;
+mod skills;
 mod spawn_team;
 mod task_tools;
 mod team_status;
 mod team_tools;
 mod threads;
-mod tool;
+pub(crate) mod tool;
 mod update_team;
 mod upward;
 
@@ -53,10 +54,16 @@ impl Organisation {
     pub fn tool_names() -> impl Iterator<Item = String> {
         all_tools().map(|tool| tool.name().to_owned())
     }
+
+    /// Their other names, which models alone use.
+    pub fn aliases() -> impl Iterator<Item = String> {
+        all_tools().flat_map(|tool| tool.aliases()).map(|alias| (*alias).to_owned())
+    }
 }
 
 fn all_tools() -> impl Iterator<Item = OrgTool> {
-    [task_tools::all(), peer_tools::all(), team_tools::all()].into_iter().flatten()
+    let all = [task_tools::all(), peer_tools::all(), team_tools::all(), skills::all()];
+    all.into_iter().flatten()
 }
 
 impl Hive {

@@ -40,6 +40,7 @@ fn delegate_spec() -> ToolSpec {
                  you (confirm).",
             ),
             "context": text("What else the team should know."),
+            "skill": text("A skill of the team that it is to use."),
         }),
         &["team", "task"],
     )
@@ -53,6 +54,7 @@ fn query_spec() -> ToolSpec {
             "team": text("The name of a team directly below you."),
             "query": text("The question."),
             "timeout_ms": number("How long to wait, at most 600000 (120000)."),
+            "skill": text("A skill of the team that it is to use."),
         }),
         &["team", "query"],
     )

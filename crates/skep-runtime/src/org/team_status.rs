@@ -117,7 +117,9 @@ fn told(
     let running = turns.iter().filter(|turn| turn.state == TurnState::Running).count();
     // One that runs a turn at a time has one slot, the others all those of the hive.
     let slots = if row.one_at_a_time { 1 } else { slots.max(1) };
-    let share = f64::from(u32::try_from(running).unwrap_or(u32::MAX)) / f64::from(slots);
+    // Its subagents run beside its own turn.
+    let running = u32::try_from(running).unwrap_or(u32::MAX).min(slots);
+    let share = f64::from(running) / f64::from(slots);
     let active = turns.iter().find(|turn| turn.state == TurnState::Running).or(turns.first());
     json!({
         "name": row.name, "status": row.status, "reason": row.failure,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use skep_core::BoxFuture;
 use skep_core::policy::AgentReach;
 use skep_core::provider::ToolSpec;
-use skep_core::settings::AgentState;
+use skep_core::settings::{AgentSettings, AgentState};
 use skep_core::tool::{Manner, Prepared, SecretArgument, Tool, ToolAnswer, ToolContext};
 use skep_core::visible::is_blank;
 use skep_store::assign::ChainLimits;
@@ -17,7 +17,7 @@ use super::organisation::Organisation;
 use crate::hive::Shared;
 
 /// A call at work.
-pub(super) struct OrgCall {
+pub(crate) struct OrgCall {
     pub organisation: Arc<Organisation>,
     pub shared: Arc<Shared>,
     pub context: ToolContext,
@@ -25,7 +25,7 @@ pub(super) struct OrgCall {
 
 impl OrgCall {
     /// Nothing where the hive has ended.
-    async fn new(organisation: Arc<Organisation>, context: ToolContext) -> Option<Self> {
+    pub async fn new(organisation: Arc<Organisation>, context: ToolContext) -> Option<Self> {
         let shared = organisation.hive().await?;
         Some(Self { organisation, shared, context })
     }
@@ -85,6 +85,8 @@ pub(super) struct OrgTool {
     manner: Manner,
     aliases: &'static [&'static str],
     secrets: fn(&Value) -> Vec<SecretArgument>,
+    serves: fn(&AgentSettings) -> bool,
+    note: fn(&AgentSettings) -> String,
     run: Reader<ToolAnswer>,
     refusal: Option<Reader<Option<ToolAnswer>>>,
 }
@@ -104,6 +106,9 @@ impl OrgTool {
             manner,
             aliases: &[],
             secrets: |_| Vec::new(),
+            // A subagent works alone.
+            serves: |agent| agent.role.is_none(),
+            note: |_| String::new(),
             run: reader(run),
             refusal: None,
         }
@@ -113,9 +118,22 @@ impl OrgTool {
         &self.spec.name
     }
 
+    pub fn aliases(&self) -> &'static [&'static str] {
+        self.aliases
+    }
+
     /// Other names for it.
     pub fn also_called(self, aliases: &'static [&'static str]) -> Self {
         Self { aliases, ..self }
+    }
+
+    /// Only for agents that it serves, with what their settings add to its description.
+    pub fn noting(
+        self,
+        serves: fn(&AgentSettings) -> bool,
+        note: fn(&AgentSettings) -> String,
+    ) -> Self {
+        Self { serves, note, ..self }
     }
 
     pub fn with_secrets(self, secrets: fn(&Value) -> Vec<SecretArgument>) -> Self {
@@ -162,6 +180,14 @@ impl Tool for OfferedTool {
         self.tool.aliases
     }
 
+    fn serves(&self, agent: &AgentSettings) -> bool {
+        (self.tool.serves)(agent)
+    }
+
+    fn note(&self, agent: &AgentSettings) -> String {
+        (self.tool.note)(agent)
+    }
+
     fn secret_arguments(&self, arguments: &Value) -> Vec<SecretArgument> {
         self.tool.secret_arguments(arguments)
     }
@@ -197,16 +223,16 @@ impl Tool for OfferedTool {
     }
 }
 
-pub(super) fn answered(value: &Value) -> ToolAnswer {
+pub(crate) fn answered(value: &Value) -> ToolAnswer {
     ToolAnswer::ok(value.to_string())
 }
 
-pub(super) fn refused(code: &str, why: &str) -> ToolAnswer {
+pub(crate) fn refused(code: &str, why: &str) -> ToolAnswer {
     ToolAnswer::error(json!({"success": false, "error": code, "reason": why}).to_string())
 }
 
 /// The store did not take it.
-pub(super) fn failed(error: &StoreError) -> ToolAnswer {
+pub(crate) fn failed(error: &StoreError) -> ToolAnswer {
     match error {
         StoreError::Refused(Refusal::Conflict { code, detail }) => return refused(code, detail),
         StoreError::Refused(Refusal::NotFound { what }) => {

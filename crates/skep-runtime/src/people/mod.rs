@@ -1,9 +1,10 @@
 //! What people decide and how they come in: approvals, policies, calls of unknown outcome, what
-//! agents ask operators, whether an agent works, profiles, tokens, the vault, browsers, requests
-//! sent twice.
+//! agents ask operators, whether an agent works, its file, profiles, tokens, the vault, browsers,
+//! requests sent twice.
 
 pub mod outcomes;
 
+pub(crate) mod agent_files;
 pub(crate) mod approvals;
 pub(crate) mod browsers;
 pub mod life_cycle;

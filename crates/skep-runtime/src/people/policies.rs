@@ -205,7 +205,7 @@ pub(crate) fn check_row(row: &GrantRow) -> Result<Rule, DoorError> {
     })
 }
 
-fn network_info(rules: &NetworkRules, requests_per_minute: u32) -> NetworkInfo {
+pub(super) fn network_info(rules: &NetworkRules, requests_per_minute: u32) -> NetworkInfo {
     fn texts<T: ToString>(entries: &[T]) -> Vec<String> {
         entries.iter().map(ToString::to_string).collect()
     }

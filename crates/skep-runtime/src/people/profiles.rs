@@ -82,7 +82,12 @@ impl Hive {
         self.shared.facts.writers.get().ok_or_else(|| not_saved(text.to_owned()))
     }
 
-    async fn note_change(&self, what: &str, of: &Value, by: &Principal) -> Result<(), DoorError> {
+    pub(crate) async fn note_change(
+        &self,
+        what: &str,
+        of: &Value,
+        by: &Principal,
+    ) -> Result<(), DoorError> {
         let row = AuditRow::change(what, Some(by.as_str()), of, clock::now_ms());
         self.shared.store.write(AddAudit { row }).await.map_err(door_error)?;
         Ok(())

@@ -5,6 +5,7 @@ use skep_core::policy::network::HostEntry;
 use skep_core::policy::vault::HIVE;
 use skep_guard::clock;
 use skep_guard::vault::{NewVaultEntry, Owner, VaultError};
+use skep_store::StoredText;
 
 use crate::door::{
     DoorError, ErrorKind, FileWriters, LooseSecret, SecretScan, VaultEntry, VaultInfo,
@@ -135,7 +136,10 @@ impl Hive {
     pub async fn scan_secrets(&self) -> Result<SecretScan, DoorError> {
         let FileWriters { scan, .. } = self.writers()?;
         let mut scan = scan().await;
-        let rows = self.shared.store.each_text(LooseSecret::in_row).await;
+        let in_row = |stored: &StoredText<'_>| {
+            LooseSecret::in_row((stored.table, stored.row, stored.column), stored.text)
+        };
+        let rows = self.shared.store.each_text(in_row).await;
         scan.found.extend(rows.map_err(door_error)?);
         Ok(scan)
     }

@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod budgets;
+pub mod guidance;
 pub mod logs;
 pub mod usage;
 
@@ -17,7 +18,9 @@ mod search;
 #[cfg(test)]
 mod seed_tests;
 mod sessions;
+mod timing;
 mod transcript;
 mod turn_outcomes;
 pub(crate) mod watch;
+mod work;
 mod workspace;

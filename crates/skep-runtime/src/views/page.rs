@@ -2,14 +2,14 @@
 
 use std::ops::RangeInclusive;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use skep_core::ids::SessionId;
 use skep_core::message::{Message, Meta, Role, StopReason, View, view_of};
 use skep_store::history::{self, Lines, Rows};
 use skep_store::{Conn, SqlError};
 
-use crate::door::{DoorError, ErrorKind, HistoryPage, HistoryQuery};
+use crate::door::{DoorError, HistoryQuery, json_of};
 
 pub(crate) enum Page {
     Full(Lines),
@@ -99,20 +99,4 @@ fn spoken(row: Message) -> Option<Message> {
     let mut row = view_of(row, View::Simple)?;
     row.body.meta = meta.filter(cut);
     Some(row)
-}
-
-impl HistoryPage {
-    /// The whole page.
-    pub fn to_json(&self) -> Result<String, DoorError> {
-        let rest = json_of(self)?;
-        let rest = rest.strip_prefix('{').unwrap_or(&rest);
-        Ok(format!("{{\"messages\":[{}],{rest}", self.messages))
-    }
-}
-
-fn json_of(value: &impl Serialize) -> Result<String, DoorError> {
-    serde_json::to_string(value).map_err(|error| {
-        tracing::error!(%error, "a page of history does not become JSON");
-        DoorError::new(ErrorKind::Internal, "internal", "The hive failed; see its log.")
-    })
 }

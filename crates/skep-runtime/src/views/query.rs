@@ -1,12 +1,14 @@
 //! What doors read: snapshot, history, inbox, channels, events.
 
+use std::collections::HashMap;
+
 use skep_core::approval::ApprovalState;
-use skep_core::budget::Account;
+use skep_core::budget::{Account, Caps};
 use skep_core::event::{Event, EventKind, TurnState};
 use skep_core::frame::Frame;
 use skep_core::ids::{AgentId, AgentName, ChannelId, Principal, SessionKey};
 use skep_core::settings::{AgentState, ConfigStanding, Wanted};
-use skep_core::spend;
+use skep_core::spend::{self, Spend};
 use skep_core::{BoxStream, Millis};
 use skep_guard::{clock, random};
 use skep_store::agents::{self, AgentCounts};
@@ -16,7 +18,7 @@ use skep_store::{approvals, compactions, history, outcomes};
 use skep_turn::Live;
 
 use crate::door::{
-    ActiveTurn, AgentInfo, ApprovalBrief, Credential, DoorError, ErrorKind, HistoryPage,
+    ActiveTurn, AgentDay, AgentInfo, ApprovalBrief, Credential, DoorError, ErrorKind, HistoryPage,
     HistoryQuery, HiveInfo, HiveState, Identity, InboxItem, InboxQuery, OpenedChannel,
     SessionChoice, Sight, SpendInfo, SpendLimits, TurnInfo, UnknownCall, WorkInfo,
 };
@@ -154,11 +156,13 @@ impl Hive {
     }
 
     fn describe(&self, counts: &[AgentCounts], sight: &Sight) -> Vec<AgentInfo> {
-        let wanted = |id: AgentId| {
-            let of = counts.iter().find(|count| count.agent == id);
-            of.map_or(Wanted::Active, |count| count.wanted).as_str()
+        let counts: HashMap<AgentId, &AgentCounts> =
+            counts.iter().map(|count| (count.agent, count)).collect();
+        let is_all = *sight == Sight::All;
+        let mut accounts = match is_all {
+            true => self.shared.env().ledger.agents(clock::now_ms()),
+            false => HashMap::new(),
         };
-        let counts = (*sight == Sight::All).then_some(counts);
         let active = self.shared.snapshot();
         let agents = active.ids.iter().filter(|(_, id)| sight.covers_agent(**id));
         let is_seen =
@@ -166,7 +170,7 @@ impl Hive {
         let seen =
             agents.filter_map(|(name, id)| Some((name, *id, active.settings.agents.get(name)?)));
         let described = seen.map(|(name, id, state)| {
-            let count = counts.map(|all| all.iter().find(|count| count.agent == id));
+            let count = counts.get(&id).copied();
             let mut info = AgentInfo {
                 name: name.clone(),
                 parent: active.tree.parent(name).filter(|name| is_seen(name)).cloned(),
@@ -180,19 +184,24 @@ impl Hive {
                 network: None,
                 missing_tools: Vec::new(),
                 policy_error: None,
-                work: count.map(|count| count.map(work).unwrap_or_default()),
-                doing: count.flatten().and_then(|count| count.doing.clone()),
+                work: is_all.then(|| count.map(work).unwrap_or_default()),
+                doing: count.filter(|_| is_all).and_then(|count| count.doing.clone()),
+                today: is_all.then(|| today(accounts.remove(&id).unwrap_or_default())),
             };
             match state {
                 AgentState::Failed { reason } => info.error = Some(reason.clone()),
                 AgentState::Active(agent) => {
-                    info.status = wanted(id);
+                    info.status = count.map_or(Wanted::Active, |count| count.wanted).as_str();
                     info.description = agent.description.clone();
                     info.engine = agent.engine.clone();
                     info.sandbox = Some(agent.sandbox.level.as_str());
                     info.network = Some(agent.sandbox.reached().as_str());
                     info.missing_tools = active.toolbox.missing(agent);
-                    info.policy_error = counts.and(agent.policy.broken.clone());
+                    info.policy_error = agent.policy.broken.clone().filter(|_| is_all);
+                    if let Some(today) = &mut info.today {
+                        let Caps { tokens, cost } = agent.budgets.day;
+                        (today.tokens_per_day, today.cost_per_day) = (tokens, cost);
+                    }
                     if let Some(engine) = active.engine(agent) {
                         info.model = engine.resolve_display_model(agent);
                         info.capabilities = Some(engine.capabilities());
@@ -393,6 +402,11 @@ impl Hive {
         });
         read.await.map_err(door_error)
     }
+}
+
+fn today(account: Account) -> AgentDay {
+    let Spend { calls, tokens, cost, unpriced_calls, .. } = account.spent;
+    AgentDay { calls, tokens, known_cost: cost, unpriced_calls, ..AgentDay::default() }
 }
 
 fn work(count: &AgentCounts) -> WorkInfo {

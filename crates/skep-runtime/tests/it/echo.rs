@@ -116,6 +116,10 @@ pub async fn hive_of(run: &Path, node: &str) -> Hive {
         policy: Policy::default(),
         org_rules: Vec::new(),
         team_rules: Vec::new(),
+        skills: Arc::default(),
+        subagents: Arc::default(),
+        role: None,
+        left_out: Arc::default(),
     };
     let settings = HiveSettings {
         server: ServerSettings {

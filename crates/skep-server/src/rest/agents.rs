@@ -1,4 +1,4 @@
-//! Agents, their history, and ending what they do.
+//! Agents, teams made of templates, their history, their settings, and ending what they do.
 
 use axum::Json;
 use axum::extract::State;
@@ -8,7 +8,11 @@ use serde::{Deserialize, Serialize};
 use skep_core::ids::{AgentName, SessionId, TurnId};
 use skep_core::message::View;
 use skep_core::role::Action;
-use skep_runtime::door::{AgentInfo, HistoryPage, HistoryQuery, SessionChoice};
+use skep_runtime::door::{
+    AgentFile, AgentInfo, FileCheck, HistoryPage, HistoryQuery, MadeTeam, SessionChoice, TeamDraft,
+    TemplateInfo,
+};
+use skep_runtime::guidance::{GuidanceInfo, PromptInfo};
 use skep_runtime::{AgentDraft, LifeCycle};
 use utoipa::{IntoParams, ToSchema};
 
@@ -92,6 +96,52 @@ pub(crate) async fn create(
     let (by, key) = (permit.principal(), key.0.as_deref());
     doors.hive.make_agent(draft, body.scope_accepts, by, key).await?;
     Ok((StatusCode::CREATED, Json(MadeAgent { agent: name })).into_response())
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Templates {
+    templates: Vec<TemplateInfo>,
+}
+
+/// Teams that are ready to use, with the agents of each and a first task.
+#[utoipa::path(
+    get, path = "/api/v1/templates", tag = "agents",
+    responses((status = 200, description = "Every template.", body = Templates), Clash)
+)]
+pub(crate) async fn templates(State(doors): State<Doors>) -> Result<Json<Templates>, Problem> {
+    Ok(Json(Templates { templates: doors.hive.templates()?.to_vec() }))
+}
+
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TeamBody {
+    /// Of the lead; the other names begin with it. The template's where it is left out.
+    #[schema(min_length = 1, max_length = 64, pattern = r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+    name: Option<String>,
+    /// The agent whose team the lead belongs to; absent for a root of the tree.
+    parent: Option<String>,
+}
+
+/// Makes a team of a template: every agent of it, or none.
+#[utoipa::path(
+    post, path = "/api/v1/templates/{template}", tag = "agents",
+    params(("template" = String, Path, description = "The name of a template.")),
+    request_body(content = Option<TeamBody>),
+    responses(
+        (status = 201, description = "They are there.", body = MadeTeam),
+        Missing, Clash, BadBody, NotKept
+    )
+)]
+pub(crate) async fn make_team(
+    State(doors): State<Doors>,
+    permit: Permit,
+    Segments(template): Segments<String>,
+    OptionalJsonBody(body): OptionalJsonBody<TeamBody>,
+) -> Result<Response, Problem> {
+    let parent = body.parent.as_deref().map(extract::agent).transpose()?;
+    let draft = TeamDraft { template, name: body.name, parent };
+    let made = doors.hive.make_team(draft, permit.principal()).await?;
+    Ok((StatusCode::CREATED, Json(made)).into_response())
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -251,4 +301,121 @@ pub(crate) async fn life(
     let agent = extract::agent(&agent)?;
     let changed = doors.hive.change_life(&agent, body.action, permit.principal()).await?;
     Ok(Json(ChangedLife { changed }))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PromptParams {
+    /// One of its subagents: the prompt of that one.
+    #[param(min_length = 1, max_length = 64)]
+    subagent: Option<String>,
+}
+
+/// What stands before the messages in the agent's next request, part by part, with its tokens.
+#[utoipa::path(
+    get, path = "/api/v1/agents/{agent}/prompt", tag = "agents",
+    params(PromptParams),
+    responses(
+        (status = 200, description = "As its engine sees it.", body = PromptInfo),
+        Missing, Clash
+    )
+)]
+pub(crate) async fn prompt(
+    State(doors): State<Doors>,
+    Segments(agent): Segments<String>,
+    Params(params): Params<PromptParams>,
+) -> Result<Json<PromptInfo>, Problem> {
+    Ok(Json(doors.hive.prompt(&extract::agent(&agent)?, params.subagent.as_deref())?))
+}
+
+/// The skills and subagents of an agent, and which files are left out.
+#[utoipa::path(
+    get, path = "/api/v1/agents/{agent}/skills", tag = "agents",
+    responses((status = 200, description = "In force now.", body = GuidanceInfo), Missing, Clash)
+)]
+pub(crate) async fn skills(
+    State(doors): State<Doors>,
+    Segments(agent): Segments<String>,
+) -> Result<Json<GuidanceInfo>, Problem> {
+    Ok(Json(doors.hive.guidance(&extract::agent(&agent)?)?))
+}
+
+/// The text of an agent's `config.yaml`, and the settings in force.
+///
+/// Secrets in it are replaced; such a file has no `hash`, and is changed on the disk alone.
+#[utoipa::path(
+    get, path = "/api/v1/agents/{agent}/settings", tag = "agents",
+    responses(
+        (status = 200, description = "The file, and what new turns use.", body = AgentFile),
+        Missing, Clash
+    )
+)]
+pub(crate) async fn settings(
+    State(doors): State<Doors>,
+    Segments(agent): Segments<String>,
+) -> Result<Json<AgentFile>, Problem> {
+    Ok(Json(doors.hive.agent_file(&extract::agent(&agent)?).await?))
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WishedText {
+    /// The whole file.
+    #[schema(max_length = 262_144)]
+    text: String,
+}
+
+/// Whether another text of an agent's `config.yaml` could be applied, and what differs.
+///
+/// Nothing is changed.
+#[utoipa::path(
+    post, path = "/api/v1/agents/{agent}/settings/check", tag = "agents",
+    request_body = WishedText,
+    responses(
+        (status = 200, description = "Its problems, and a diff.", body = FileCheck),
+        Missing, Clash, BadBody, NotKept
+    )
+)]
+pub(crate) async fn check_settings(
+    State(doors): State<Doors>,
+    Segments(agent): Segments<String>,
+    JsonBody(body): JsonBody<WishedText>,
+) -> Result<Json<FileCheck>, Problem> {
+    Ok(Json(doors.hive.check_agent_file(&extract::agent(&agent)?, body.text).await?))
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReplacedText {
+    /// The whole file.
+    #[schema(max_length = 262_144)]
+    text: String,
+    /// The `hash` of the text that it replaces.
+    #[schema(min_length = 64, max_length = 64)]
+    hash: String,
+}
+
+/// Replaces an agent's `config.yaml`.
+///
+/// The text is checked as the hive reads every file, and committed to the history of settings. It
+/// is in force when this returns. Refused with `settings_changed` where the file is not the one
+/// with this `hash` any more.
+#[utoipa::path(
+    put, path = "/api/v1/agents/{agent}/settings", tag = "agents",
+    request_body = ReplacedText,
+    responses(
+        (status = 200, description = "The file, and what new turns use.", body = AgentFile),
+        Missing, Clash, BadBody, NotKept
+    )
+)]
+pub(crate) async fn save_settings(
+    State(doors): State<Doors>,
+    permit: Permit,
+    Segments(agent): Segments<String>,
+    JsonBody(body): JsonBody<ReplacedText>,
+) -> Result<Json<AgentFile>, Problem> {
+    let ReplacedText { text, hash } = body;
+    let (agent, by) = (extract::agent(&agent)?, permit.principal());
+    Ok(Json(doors.hive.save_agent_file(&agent, text, hash, by).await?))
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use skep_core::approval::{ApprovalKind, Scope};
-use skep_core::cause::CallRef;
+use skep_core::cause::{CallRef, ItemOptions};
 use skep_core::engine::FailureCode;
 use skep_core::event::ItemState;
 use skep_core::ids::*;
@@ -56,6 +56,7 @@ pub fn assign(lease: &Lease, call: &str, kind: TaskKind) -> Assign {
         kind,
         teams: vec![(item, AgentName::new("team"))],
         body: call.to_owned(),
+        skill: None,
         priority: 2,
         overlap: Overlap::Replace,
         correlation: None,
@@ -63,6 +64,7 @@ pub fn assign(lease: &Lease, call: &str, kind: TaskKind) -> Assign {
         deadline: 50,
         until: (kind == TaskKind::Query).then_some(40),
         question: None,
+        options: ItemOptions::default(),
         now: 9,
     }
 }
@@ -108,6 +110,7 @@ async fn every_statement_about_tasks_finds_its_rows_by_an_index() {
     assert!(matches!(over, Assigned::Refused { code: "chain_limit", .. }), "{over:?}");
     let wide = ChainLimits { hops: 16, items: 9 };
     give(Assign { limits: wide, ..assign(&worked, "h", TaskKind::HandUp) }).await;
+    subagent(&mut story, &worked).await;
     let asked = give(Assign { limits: wide, ..assign(&first, "o", TaskKind::Escalate) }).await;
     answer(&store, &asked, Answerer::Operator(Principal::new("operator"))).await;
     let question = NewQuestion { form: AnswerForm::default(), recipients: vec!["*".into()] };
@@ -151,6 +154,19 @@ async fn every_statement_about_tasks_finds_its_rows_by_an_index() {
     seen::explain_all(folder.path(), &store, 60).await;
 }
 
+/// One of an agent that runs one turn at a time, beside that.
+async fn subagent(story: &mut Story, worked: &Lease) {
+    let options = ItemOptions { subagent: Some("critic".to_owned()) };
+    let limits = ChainLimits { hops: 16, items: 9 };
+    let sub = Assign { options, limits, priority: 0, ..assign(worked, "s", TaskKind::Subagent) };
+    let sub = give(&story.store, sub).await;
+    let lease = story.take(None).await.unwrap();
+    assert_eq!((lease.agent, lease.options.subagent.as_deref()), (worked.agent, Some("critic")));
+    story.close(&lease, Outcome::Answered { text: "yes".into() }).await;
+    let read = story.store.read(async |conn| task_views::task(conn, &sub).await);
+    assert_eq!(read.await.unwrap().unwrap().result.as_deref(), Some("yes"));
+}
+
 async fn answer(store: &Store, task: &ItemId, by: Answerer) {
     let (task, answer) = (task.clone(), GivenAnswer::words("yes"));
     store.write(AnswerTask { task, answer, by, now: 44 }).await.unwrap();
@@ -164,7 +180,7 @@ async fn shapes(store: &Store, lease: &Lease) {
     for (call, expires_at) in [("y", 90), ("n", 90), ("z", 10)] {
         let id = CallId::new(call);
         let asks = Block::ToolCall { id: id.clone(), name: "x".into(), arguments: ().into() };
-        let message = NewHistoryRow { id: call.into(), body: Body::assistant(vec![asks], None) };
+        let message = NewHistoryRow::new(call.into(), Body::assistant(vec![asks], None));
         let tool = "x".to_owned();
         let new = NewCall { id: id.clone(), tool, retry_safe: true, decision: None, own: false };
         let (shape, kind) = (format!("shape-{call}"), ApprovalKind::Shape);
@@ -238,7 +254,7 @@ async fn query(store: &Store, lease: &Lease) {
 pub async fn wait_for(store: &Store, lease: &Lease, call: &str, does: impl AsyncFnOnce()) {
     let (id, name) = (CallId::new(call), "query_team".to_owned());
     let asks = Block::ToolCall { id: id.clone(), name: name.clone(), arguments: ().into() };
-    let message = NewHistoryRow { id: call.to_owned(), body: Body::assistant(vec![asks], None) };
+    let message = NewHistoryRow::new(call.to_owned(), Body::assistant(vec![asks], None));
     let new = NewCall { id: id.clone(), tool: name, retry_safe: true, decision: None, own: false };
     let entries =
         vec![Entry::Assistant { message, calls: vec![new] }, Entry::Started { call: id.clone() }];

@@ -252,9 +252,11 @@ impl AgentStatus {
     }
 }
 
-/// The turn runs: of an agent that runs one at a time, no other does.
+/// The turn runs: of an agent that runs one at a time, no other does but those of subagents.
 pub(crate) async fn occupy(tx: &mut Tx<'_>, agent: AgentId, turn: &TurnId) -> Result<(), SqlError> {
-    let occupy = "UPDATE agents SET busy = $2, ready_priority = NULL \
+    let occupy = "UPDATE agents SET busy = $2, ready_priority = (SELECT ready_priority FROM lanes \
+                  WHERE agent = $1 AND apart = 1 AND ready_priority IS NOT NULL \
+                  ORDER BY ready_priority, ready_ord LIMIT 1) \
                   WHERE id = $1 AND parallel_one = 1 AND busy IS NULL";
     tx.conn.run(occupy, &args![agent, turn]).await?;
     Ok(())

@@ -201,6 +201,9 @@ impl Close {
         let state = self.outcome.state();
         if state == ItemState::Cancelled && code != Some(FailureCode::Interrupted.as_str()) {
             cancel::of_turn(tx, &self.turn, self.now, &mut cancelled).await?;
+        } else if self.resumed || state != ItemState::Done {
+            // One that never waited and has answered has no subagent at work.
+            cancel::subagents_of(tx, &self.turn, self.now, &mut cancelled).await?;
         }
         let comes_back = |item: &EndedItem| {
             use Cause::{Approved, Continue, Event, Peer, Reminder};

@@ -38,6 +38,7 @@ async fn accept(store: &Store, number: usize, files: Vec<File>) -> Option<Lease>
         principal: Principal::new("operator"),
         origin: None,
         channel: None,
+        skill: None,
         think: None,
         text: "look".to_owned(),
         note: None,
@@ -65,7 +66,7 @@ async fn accept(store: &Store, number: usize, files: Vec<File>) -> Option<Lease>
 
 fn result(lease: &Lease, files: Vec<File>) -> Journal {
     let content = files.into_iter().map(Block::File).collect();
-    let message = NewHistoryRow { id: "m1".to_owned(), body: Body::assistant(content, None) };
+    let message = NewHistoryRow::new("m1".to_owned(), Body::assistant(content, None));
     let entries = vec![Entry::Assistant { message, calls: Vec::new() }];
     let (turn, token) = (lease.turn.clone(), lease.token);
     Journal { turn, token, entries, steer: true, active_ms: 1, now: 6 }

@@ -20,6 +20,26 @@ use crate::tables::files;
 pub struct NewHistoryRow {
     pub id: String,
     pub body: Body,
+    /// Of the model call whose message it is, where that was seen.
+    pub times: Option<ModelTimes>,
+}
+
+impl NewHistoryRow {
+    /// A row that no model call said.
+    pub fn new(id: String, body: Body) -> Self {
+        Self { id, body, times: None }
+    }
+}
+
+/// When a model call began and ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelTimes {
+    pub began: Millis,
+    /// Its first word.
+    pub first: Option<Millis>,
+    pub ended: Millis,
+    /// How often it was begun until its message came.
+    pub tries: i64,
 }
 
 /// Where new rows go.
@@ -112,7 +132,7 @@ pub(crate) async fn restore(
         turn: &message.turn,
         now: message.timestamp,
     };
-    let new = NewHistoryRow { id: message.id.clone(), body: message.body.clone() };
+    let new = NewHistoryRow::new(message.id.clone(), message.body.clone());
     insert(tx, &place, message.seq, new).await?;
     if message.body.is_spoken() {
         note_spoken(tx, agent, &message.session_id, message.seq).await?;
@@ -141,10 +161,26 @@ async fn insert(
     files::keep(tx, message.body.files(), place.now).await?;
     let body = stored(&message.body)
         .map_err(|error| SqlError::decode(format!("message as JSON: {error}")))?;
-    let insert = "INSERT INTO history (session, seq, id, turn, at, spoken, body) \
-                  VALUES ($1, $2, $3, $4, $5, $6, $7)";
+    let insert = "INSERT INTO history (session, seq, id, turn, at, spoken, body, model_began, \
+                  model_first, model_ended, model_tries) \
+                  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
     let spoken = message.body.is_spoken();
-    let args = args![place.session, seq, message.id, place.turn, place.now, spoken, body,];
+    let times = message.times;
+    let (began, ended) = times.map(|times| (times.began, times.ended)).unzip();
+    let (first, tries) = (times.and_then(|times| times.first), times.map(|times| times.tries));
+    let args = args![
+        place.session,
+        seq,
+        message.id,
+        place.turn,
+        place.now,
+        spoken,
+        body,
+        began,
+        first,
+        ended,
+        tries,
+    ];
     tx.conn.run(insert, &args).await?;
     files::refer(tx, place.session, seq, message.body.files()).await?;
     compactions::note(tx, place, seq, &message.body).await?;
@@ -183,9 +219,9 @@ pub(crate) async fn resolve(
     {
         return Ok((session.id.clone(), session.last_seq));
     }
-    let insert = "INSERT INTO sessions (id, agent, key, created_at, last_at) \
-                  VALUES ($1, $2, $3, $4, $4)";
-    let args = args![wanted.id, agent, wanted.key, wanted.now];
+    let insert = "INSERT INTO sessions (id, agent, key, created_at, last_at, apart) \
+                  VALUES ($1, $2, $3, $4, $4, $5)";
+    let args = args![wanted.id, agent, wanted.key, wanted.now, lane.apart];
     tx.conn.run(insert, &args).await?;
     let point = "UPDATE lanes SET session = $2 WHERE id = $1";
     tx.conn.run(point, &args![lane.id, wanted.id]).await?;

@@ -3,7 +3,7 @@
 use serde_json::json;
 use skep_core::Millis;
 use skep_core::arrival::{self, Arrival, LaneActivity};
-use skep_core::cause::Cause;
+use skep_core::cause::{Cause, ItemOptions};
 use skep_core::engine::Capabilities;
 use skep_core::event::{CancelReason, Event, EventKind, ItemState, TurnState};
 use skep_core::file::File;
@@ -17,7 +17,7 @@ use skep_core::message::{Body, Origin, Role};
 use skep_core::settings::{QueueMode, Think, Wanted};
 use skep_core::tool::ChainOrigin;
 use skep_core::{peer_text, prompt};
-use skep_db::{Refusal, Run, SqlError, Tx, args, record};
+use skep_db::{Conn, Refusal, Run, SqlError, Tx, args, record};
 
 use crate::tables::agents::{Tally, tally};
 use crate::tables::files;
@@ -45,6 +45,8 @@ pub struct Letter {
     /// Frames answer it there; nothing where the sender asks for the answer instead.
     pub channel: Option<ChannelId>,
     pub text: String,
+    /// The text of the skill that it is to be done with.
+    pub skill: Option<String>,
     /// What the sender should know about it; stands in the ack.
     pub note: Option<String>,
     pub files: Vec<File>,
@@ -55,6 +57,14 @@ pub struct Letter {
     /// Bytes its sender may store in all; nothing where that has no limit.
     pub room: Option<u64>,
     pub now: Millis,
+}
+
+impl Letter {
+    /// Bytes of what is kept of it.
+    fn size(&self) -> usize {
+        let skill = self.skill.as_ref().map_or(0, String::len);
+        storage::size(&self.text, &self.files) + skill
+    }
 }
 
 /// Takes a message in. With `take`, and when nothing stands before it, its turn begins in the
@@ -113,6 +123,7 @@ impl Run for Accept {
         }
         let letter = &self.letter;
         let mut lane = lanes::find_or_make(tx, letter.agent, letter.session_key.as_str()).await?;
+        lane.refuse_apart()?;
         lane.fresh |= self.fresh;
         let ord = tx.next_ord().await?;
         match &self.take {
@@ -122,7 +133,7 @@ impl Run for Accept {
     }
 
     fn cost(&self) -> usize {
-        storage::size(&self.letter.text, &self.letter.files) + 1024
+        self.letter.size() + 1024
     }
 }
 
@@ -147,6 +158,7 @@ impl Accept {
             priority: NORMAL,
             ord,
             think: letter.think,
+            options: ItemOptions::default(),
             slot,
             queued: false,
             now: letter.now,
@@ -261,6 +273,9 @@ impl Run for Order {
         }
         let letter = &self.letter;
         let lane = lanes::find_or_make(tx, letter.agent, letter.session_key.as_str()).await?;
+        if matches!(self.action, Action::NewSession | Action::Choose { .. }) {
+            lane.refuse_apart()?;
+        }
         let ord = tx.next_ord().await?;
         let (ended, answer) = self.act(tx, &lane).await?;
         let ack = Ack { state: AckState::Done, note: None };
@@ -404,6 +419,12 @@ pub(crate) async fn repeated(
     Ok(Some(repeated))
 }
 
+/// The text of the skill that an item is done with.
+pub async fn skill_text(conn: &mut Conn, item: &ItemId) -> Result<Option<String>, SqlError> {
+    let select = "SELECT skill_text FROM items WHERE id = $1";
+    Ok(conn.find::<Option<String>>(select, &args![item]).await?.flatten())
+}
+
 /// As what an item is taken in.
 struct Taken<'a> {
     state: ItemState,
@@ -419,12 +440,12 @@ async fn insert(
     Taken { state, turn }: Taken<'_>,
     ack: &Ack,
 ) -> Result<(), Refusal> {
-    let size = storage::size(&letter.text, &letter.files);
-    storage::charge(tx, &letter.principal, size, letter.room).await?;
+    storage::charge(tx, &letter.principal, letter.size(), letter.room).await?;
     let insert = "INSERT INTO items (id, ord, agent, lane, kind, priority, message_id, \
                   principal, channel, body, ack, note, state, created_at, fresh, files, \
-                  think, turn, started_at, cause, origin_principal) VALUES ($1, $2, $3, $4, $5, \
-                  $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)";
+                  think, turn, started_at, cause, origin_principal, skill_text) VALUES ($1, $2, \
+                  $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, \
+                  $20, $21, $22)";
     let (kind, more) = letter.cause.stored();
     let (kind, files) = (kind.as_ref(), letter.files.len());
     let fresh = lane.fresh && matches!(state, ItemState::Pending | ItemState::Running);
@@ -451,6 +472,7 @@ async fn insert(
         started_at,
         more,
         letter.origin,
+        letter.skill,
     ];
     tx.conn.run(insert, &args).await?;
     files::keep_with_item(tx, &letter.item, &letter.files, letter.now).await?;
@@ -508,6 +530,7 @@ fn user_text<'a>(letter: &'a Letter, origin: &'a ChainOrigin) -> UserText<'a> {
         principal: letter.principal.as_str(),
         origin,
         text: &letter.text,
+        skill: letter.skill.as_deref(),
         files: letter.files.clone(),
         peers: 0,
         now: letter.now,
@@ -523,6 +546,8 @@ pub(crate) struct UserText<'a> {
     pub principal: &'a str,
     pub origin: &'a ChainOrigin,
     pub text: &'a str,
+    /// Of the skill that it is to be done with; for models alone.
+    pub skill: Option<&'a str>,
     pub files: Vec<File>,
     /// Messages of other agents that wait behind it.
     pub peers: i64,
@@ -546,6 +571,9 @@ pub(crate) fn user_body(user: UserText<'_>) -> Body {
             let mut shown = prompt::shown(user.now, user.principal);
             if let Some(more) = peer_text::more_waiting(user.peers) {
                 shown = format!("{shown}\n{more}");
+            }
+            if let Some(skill) = user.skill {
+                shown = format!("{shown}\n{skill}");
             }
             Body { shown: Some(shown), ..body }
         }

@@ -320,7 +320,7 @@ fn too_many(message: &NewHistoryRow, call: &CallId) -> NewHistoryRow {
          asked for wait for a person. Wait until some of them are decided."
     );
     let body = Body::tool_result(call.clone(), tool, text, true);
-    NewHistoryRow { id: message.id.clone(), body }
+    NewHistoryRow::new(message.id.clone(), body)
 }
 
 pub(crate) async fn write_entries(
@@ -463,7 +463,10 @@ async fn set_call(
                 AND state NOT IN ('done', 'unknown')";
     let tool = tx.conn.find(open, &args![leased.turn, call]).await?;
     let tool = tool.ok_or_else(|| Refusal::not_found(format!("open call {call}")))?;
-    let update = "UPDATE calls SET state = $3, changed_at = $4 WHERE turn = $1 AND call_id = $2";
+    let update = "UPDATE calls SET state = $3, changed_at = $4, \
+                  started_at = CASE $3 WHEN 'started' THEN COALESCE(started_at, $4) \
+                  ELSE started_at END \
+                  WHERE turn = $1 AND call_id = $2";
     tx.conn.run(update, &args![leased.turn, call, state, leased.now]).await?;
     Ok(tool)
 }
@@ -505,8 +508,7 @@ async fn steer(
         }
         let join = "UPDATE items SET turn = $2, state = 'running', started_at = $3 WHERE id = $1";
         tx.conn.run(join, &args![item.id, leased.turn, leased.now]).await?;
-        messages
-            .push(NewHistoryRow { id: item.id.0.clone(), body: user_body(item.text(leased.now)) });
+        messages.push(NewHistoryRow::new(item.id.0.clone(), user_body(item.text(leased.now))));
     }
     let taken = i64::try_from(messages.len()).unwrap_or(0);
     let less = "UPDATE lanes SET pending = pending - $2 WHERE id = $1";

@@ -26,6 +26,9 @@ pub(crate) struct Lane {
     pub busy: bool,
     /// Of its agent.
     pub wanted: Wanted,
+    /// It is there for one task of a subagent: no conversation, and not counted among the turns
+    /// of an agent that runs one at a time.
+    pub apart: bool,
 }
 
 impl Record for Lane {
@@ -39,8 +42,22 @@ impl Record for Lane {
         let turn: Option<(TurnId, TurnState)> = row.take()?;
         let waiting_for = row.take()?;
         let open = turn.map(|(id, state)| OpenTurn { id, state, waiting_for });
-        let (one, busy, wanted) = row.take()?;
-        Ok(Self { id, token, pending, ready, fresh, session, chosen, open, one, busy, wanted })
+        let (one, busy, wanted, apart): (bool, bool, Wanted, bool) = row.take()?;
+        let (one, busy) = (one && !apart, busy && !apart);
+        Ok(Self {
+            id,
+            token,
+            pending,
+            ready,
+            fresh,
+            session,
+            chosen,
+            open,
+            one,
+            busy,
+            wanted,
+            apart,
+        })
     }
 }
 
@@ -49,6 +66,16 @@ impl Lane {
     pub fn is_free(&self) -> bool {
         let idle = self.open.is_none() && self.pending == 0 && !self.busy;
         idle && self.wanted == Wanted::Active
+    }
+
+    /// What is said in the lane of a subagent is its task alone.
+    pub fn refuse_apart(&self) -> Result<(), Refusal> {
+        if !self.apart {
+            return Ok(());
+        }
+        let detail = "this session belongs to one task of a subagent, and nobody else writes \
+                      into it; write to the agent in another one";
+        Err(Refusal::conflict("subagent_session", detail))
     }
 }
 
@@ -80,7 +107,7 @@ macro_rules! select_lane {
         concat!(
             "SELECT l.id, l.token, l.pending, l.ready_priority, l.fresh, l.session, s.last_at, ",
             "s.last_seq, l.profile, l.think, t.id, t.state, t.waiting_for, a.parallel_one, ",
-            "a.busy IS NOT NULL, a.wanted",
+            "a.busy IS NOT NULL, a.wanted, l.apart",
             $more,
             " FROM lanes l JOIN agents a ON a.id = l.agent ",
             "LEFT JOIN sessions s ON s.id = l.session ",
@@ -102,6 +129,18 @@ pub(crate) async fn find_or_make(
     let insert = "INSERT INTO lanes (agent, key) VALUES ($1, $2)";
     tx.conn.run(insert, &args![agent, key]).await?;
     let made = find(tx.conn, agent, key).await?;
+    made.ok_or_else(|| SqlError::decode("a lane is gone right after it was made"))
+}
+
+/// A lane for one task of a subagent: nothing was ever said under its key.
+pub(crate) async fn make_apart(
+    tx: &mut Tx<'_>,
+    agent: AgentId,
+    key: &SessionKey,
+) -> Result<Lane, SqlError> {
+    let insert = "INSERT INTO lanes (agent, key, apart) VALUES ($1, $2, 1)";
+    tx.conn.run(insert, &args![agent, key]).await?;
+    let made = find(tx.conn, agent, key.as_str()).await?;
     made.ok_or_else(|| SqlError::decode("a lane is gone right after it was made"))
 }
 
@@ -189,13 +228,15 @@ async fn set_ready(
     Ok(())
 }
 
-/// An agent that is paused or stopped is never ready, and neither is one that runs one turn at a
-/// time while it does, whatever their lanes are.
+/// An agent that is paused or stopped is never ready, whatever its lanes are. One that runs one
+/// turn at a time has its subagents alone ready while it does.
 pub(crate) async fn refresh_agent(tx: &mut Tx<'_>, agent: AgentId) -> Result<(), SqlError> {
-    let best = "UPDATE agents SET ready_priority = \
-                CASE WHEN wanted = 'active' AND busy IS NULL THEN \
-                (SELECT ready_priority FROM lanes \
+    let best = "UPDATE agents SET ready_priority = CASE WHEN wanted <> 'active' THEN NULL \
+                WHEN busy IS NULL THEN (SELECT ready_priority FROM lanes \
                 WHERE agent = $1 AND ready_priority IS NOT NULL \
+                ORDER BY ready_priority, ready_ord LIMIT 1) \
+                ELSE (SELECT ready_priority FROM lanes \
+                WHERE agent = $1 AND apart = 1 AND ready_priority IS NOT NULL \
                 ORDER BY ready_priority, ready_ord LIMIT 1) END WHERE id = $1";
     tx.conn.run(best, &args![agent]).await?;
     Ok(())
@@ -278,17 +319,24 @@ pub(crate) const HELD_FOR: &str =
 
 /// The best ready lane: agents take turns inside a priority, then the oldest item of that agent.
 pub(crate) async fn best_ready(conn: &mut Conn) -> Result<Option<(LaneId, AgentId)>, SqlError> {
-    let Some(agent) = conn.find(BEST_AGENT, &[]).await? else { return Ok(None) };
-    let lane: Option<LaneId> = conn.find(BEST_LANE, &args![agent]).await?;
+    let best: Option<(AgentId, bool)> = conn.find(BEST_AGENT, &[]).await?;
+    let Some((agent, busy)) = best else { return Ok(None) };
+    let best = if busy { BEST_APART } else { BEST_LANE };
+    let lane: Option<LaneId> = conn.find(best, &args![agent]).await?;
     Ok(lane.map(|lane| (lane, agent)))
 }
 
 pub(crate) async fn is_any_ready(conn: &mut Conn) -> Result<bool, SqlError> {
-    Ok(conn.find::<AgentId>(BEST_AGENT, &[]).await?.is_some())
+    Ok(conn.find::<(AgentId, bool)>(BEST_AGENT, &[]).await?.is_some())
 }
 
-pub(crate) const BEST_AGENT: &str = "SELECT id FROM agents WHERE ready_priority IS NOT NULL \
+pub(crate) const BEST_AGENT: &str = "SELECT id, busy IS NOT NULL FROM agents \
+                                     WHERE ready_priority IS NOT NULL \
                                      ORDER BY ready_priority, served LIMIT 1";
+pub(crate) const BEST_APART: &str = "SELECT id FROM lanes \
+                                     WHERE agent = $1 AND apart = 1 \
+                                     AND ready_priority IS NOT NULL \
+                                     ORDER BY ready_priority, ready_ord LIMIT 1";
 pub(crate) const BEST_LANE: &str = "SELECT id FROM lanes \
                                     WHERE agent = $1 AND ready_priority IS NOT NULL \
                                     ORDER BY ready_priority, ready_ord LIMIT 1";

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use skep_core::Millis;
-use skep_core::cause::Cause;
+use skep_core::cause::{Cause, ItemOptions};
 use skep_core::engine::RetryCode;
 use skep_core::event::{
     CancelReason, Event, EventKind, ItemState, TURN_START_CHARACTERS, TurnState,
@@ -35,8 +35,9 @@ pub struct Lease {
     pub agent_name: AgentName,
     pub session: SessionId,
     pub session_key: SessionKey,
-    /// What the item it began with is there for.
+    /// What the item it began with is there for, and what it asked for besides.
     pub cause: Cause,
+    pub options: ItemOptions,
     pub requester: Arc<Requester>,
     /// The turn goes on after its last journalled step.
     pub resumed: bool,
@@ -68,6 +69,7 @@ pub(crate) struct Opening<'a> {
     pub ord: i64,
     /// What the message itself asked for.
     pub think: Option<Think>,
+    pub options: ItemOptions,
     pub slot: &'a NewTurn,
     /// Its item waited in the lane.
     pub queued: bool,
@@ -137,7 +139,7 @@ pub(crate) async fn begin(
     placed: Placed,
     first: UserText<'_>,
 ) -> Result<Lease, Refusal> {
-    let Opening { lane, agent, agent_name, session_key, slot, now, .. } = opening;
+    let Opening { lane, agent, agent_name, session_key, options, slot, now, .. } = opening;
     let Placed { session, last_seq, token, chosen } = placed;
     let more = lane.pending > 0;
     let (turn, name) = (&slot.turn, agent_name);
@@ -148,7 +150,7 @@ pub(crate) async fn begin(
         principal: Principal::new(from),
         origin: first.origin.clone(),
     };
-    let message = NewHistoryRow { id: first.item.0.clone(), body: user_body(first) };
+    let message = NewHistoryRow::new(first.item.0.clone(), user_body(first));
     let rows = history::append(tx, &place, vec![message]).await?;
     let lease = Lease {
         turn: slot.turn.clone(),
@@ -158,6 +160,7 @@ pub(crate) async fn begin(
         session,
         session_key: session_key.clone(),
         cause,
+        options,
         requester: Arc::new(requester),
         resumed: false,
         cancel: None,
@@ -275,10 +278,12 @@ impl Take {
             occupy(tx, agent, turn).await?;
         }
         let mut row = Columns::of(row);
-        let head = "SELECT principal, body, kind, cause, coalesce(origin_channel, channel), \
-                    origin_topic, coalesce(origin_principal, principal) FROM items \
+        let head = "SELECT principal, body, kind, cause, options, \
+                    coalesce(origin_channel, channel), origin_topic, \
+                    coalesce(origin_principal, principal) FROM items \
                     WHERE turn = $1 ORDER BY ord LIMIT 1";
-        let (principal, body, cause, origin): (Principal, String, Cause, ChainOrigin) =
+        type Head = (Principal, String, Cause, ItemOptions, ChainOrigin);
+        let (principal, body, cause, options, origin): Head =
             tx.conn.one(head, &args![turn], "a turn has no item").await?;
         let session: SessionId = row.take()?;
         let requester =
@@ -291,6 +296,7 @@ impl Take {
             session,
             session_key,
             cause,
+            options,
             requester: Arc::new(requester),
             resumed: true,
             cancel: cancel_reason(row.take()?, row.take()?),
@@ -335,6 +341,7 @@ impl Take {
             priority: item.priority,
             ord: item.ord,
             think: item.think,
+            options: item.options.clone(),
             slot: &self.slot,
             queued: true,
             now: self.now,

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use skep_core::Millis;
-use skep_core::cause::Cause;
+use skep_core::cause::{Cause, ItemOptions};
 use skep_core::engine::FailureCode;
 use skep_core::event::{CancelReason, Event, EventKind, ItemState};
 use skep_core::file::File;
@@ -22,7 +22,7 @@ macro_rules! next_items {
     ($which:literal) => {
         concat!(
             "SELECT id, message_id, channel, principal, body, priority, ord, fresh, kind, cause, ",
-            "files, think, coalesce(origin_channel, channel), origin_topic, ",
+            "files, think, skill_text, options, coalesce(origin_channel, channel), origin_topic, ",
             "coalesce(origin_principal, principal) FROM items ",
             "WHERE lane = $1 AND state = 'pending' AND turn IS NULL ",
             $which,
@@ -47,11 +47,13 @@ pub(crate) struct PendingItem {
     has_files: bool,
     pub files: Vec<File>,
     pub think: Option<Think>,
+    pub skill: Option<String>,
+    pub options: ItemOptions,
 }
 
 record! { PendingItem {
     id, message_id, channel, principal, body, priority, ord, fresh, cause, has_files, think,
-    origin; files = Vec::new()
+    skill, options, origin; files = Vec::new()
 } }
 
 impl PendingItem {
@@ -88,6 +90,7 @@ impl PendingItem {
             principal: &self.principal,
             origin: &self.origin,
             text: &self.body,
+            skill: self.skill.as_deref(),
             files: self.files.clone(),
             peers: 0,
             now,

@@ -110,7 +110,8 @@ pub async fn page(
     limit: u32,
 ) -> Result<Vec<SessionRow>, SqlError> {
     let sql = select_sessions!(
-        "s.agent = $1 AND ((s.pinned_at IS NOT NULL), s.last_at, s.id) < ($2, $3, $4) \
+        "s.apart = 0 AND s.agent = $1 \
+         AND ((s.pinned_at IS NOT NULL), s.last_at, s.id) < ($2, $3, $4) \
          AND ($6 IS NULL OR (s.archived_at IS NOT NULL) = $6) \
          ORDER BY (s.pinned_at IS NOT NULL) DESC, s.last_at DESC, s.id DESC LIMIT $5"
     );
@@ -130,7 +131,7 @@ pub async fn page_of_keys(
 ) -> Result<Vec<SessionRow>, SqlError> {
     // By their key, and sorted then: an owner's sessions are few, those of the agent are not.
     let sql = select_sessions!(
-        "s.agent = $1 AND s.key >= $7 AND s.key < $8 \
+        "s.apart = 0 AND s.agent = $1 AND s.key >= $7 AND s.key < $8 \
          AND (+(s.pinned_at IS NOT NULL), s.last_at, s.id) < ($2, $3, $4) \
          AND ($6 IS NULL OR (s.archived_at IS NOT NULL) = $6) \
          ORDER BY +(s.pinned_at IS NOT NULL) DESC, s.last_at DESC, s.id DESC LIMIT $5"
@@ -178,7 +179,7 @@ pub async fn titled(
 }
 
 const TITLES: &str = "SELECT last_at, id, agent, title FROM sessions WHERE deleted_at IS NULL \
-                      AND title <> '' AND ($1 IS NULL OR agent = $1) \
+                      AND apart = 0 AND title <> '' AND ($1 IS NULL OR agent = $1) \
                       AND substr(key, 1, length($2)) = $2";
 
 /// Files that messages of a session have, and their bytes.
@@ -214,7 +215,7 @@ impl Run for EditSession {
                       WHEN FALSE THEN NULL ELSE pinned_at END, \
                       archived_at = CASE $5 WHEN TRUE THEN coalesce(archived_at, $6) \
                       WHEN FALSE THEN NULL ELSE archived_at END \
-                      WHERE id = $1 AND agent = $2 AND deleted_at IS NULL \
+                      WHERE id = $1 AND agent = $2 AND deleted_at IS NULL AND apart = 0 \
                       RETURNING key, title, pinned_at IS NOT NULL, archived_at IS NOT NULL";
         let args = args![self.session, self.agent, title, self.pinned, self.archived, self.now];
         let changed = tx.conn.find(update, &args).await?;
@@ -376,8 +377,8 @@ async fn empty_turn(tx: &mut Tx<'_>, turn: &TurnId) -> Result<Vec<String>, SqlEr
         tx.conn.run("UPDATE letters SET body = '' WHERE id = $1", &args![item]).await?;
     }
     for words in [
-        "UPDATE items SET body = '', note = NULL, result = NULL, error = NULL, files = 0 \
-         WHERE turn = $1",
+        "UPDATE items SET body = '', note = NULL, result = NULL, error = NULL, files = 0, \
+         skill_text = NULL WHERE turn = $1",
         "UPDATE turns SET answer = NULL, error = NULL, waiting_for = NULL WHERE id = $1",
         "DELETE FROM calls WHERE turn = $1",
         "UPDATE letters SET body = '' WHERE from_turn = $1",
@@ -463,7 +464,11 @@ impl ForkSession {
             let detail = format!("message {at} stands between a call and its result; {open}");
             return Err(Refusal::conflict("inside_a_call", detail));
         }
+        if let Some(source) = lanes::find(tx.conn, self.agent, from.key.as_str()).await? {
+            source.refuse_apart()?;
+        }
         let lane = lanes::find_or_make(tx, self.agent, self.key.as_str()).await?;
+        lane.refuse_apart()?;
         if lane.open.is_some() || lane.pending > 0 {
             let detail = format!(
                 "work is under way under the key {}; wait for it, or give another session_key",

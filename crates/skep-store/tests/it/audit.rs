@@ -35,6 +35,7 @@ async fn leased(store: &Store) -> Lease {
         channel: None,
         text: "go".into(),
         note: None,
+        skill: None,
         think: None,
         files: Vec::new(),
         request: None,
@@ -70,7 +71,7 @@ fn result(row: &str) -> Entry {
         bytes: 6,
     };
     let body = Body::tool_result(call.clone(), "write", "no".into(), true);
-    let message = NewHistoryRow { id: row.to_owned(), body };
+    let message = NewHistoryRow::new(row.to_owned(), body);
     Entry::Result { message, call, state: CallState::Done, audit: Some(Box::new(audit)) }
 }
 
@@ -84,7 +85,7 @@ async fn audit_rows_come_with_their_result_and_only_once() {
         store.write(Journal { turn, token, entries, steer: false, active_ms: 0, now: 3 })
     };
     let said = Entry::Assistant {
-        message: NewHistoryRow { id: "m".into(), body: Body::assistant(Vec::new(), None) },
+        message: NewHistoryRow::new("m".into(), Body::assistant(Vec::new(), None)),
         calls: vec![NewCall {
             id: CallId::new("c"),
             tool: "write".into(),

@@ -32,6 +32,7 @@ pub async fn accept(store: &LabStore, number: i64, cause: Cause) -> Option<Lease
         text: "hello".to_owned(),
         note: None,
         files: Vec::new(),
+        skill: None,
         think: None,
         request: None,
         room: None,

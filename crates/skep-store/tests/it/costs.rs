@@ -79,6 +79,7 @@ fn accept(agents: u32) -> Accept {
         text: "hello".to_owned(),
         note: None,
         files: Vec::new(),
+        skill: None,
         think: None,
         request: None,
         room: None,

@@ -33,6 +33,7 @@ async fn accept(store: &LabStore, name: &str, key: &str, now: i64) -> Accepted {
         text: "hello".to_owned(),
         note: None,
         files: Vec::new(),
+        skill: None,
         think: None,
         request: Some(request),
         room: None,

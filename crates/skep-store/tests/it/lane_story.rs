@@ -255,6 +255,7 @@ impl Story {
             text: "hello".to_owned(),
             note: None,
             files: Vec::new(),
+            skill: None,
             think: None,
             request: request.clone().map(|(scope, id, body)| Request {
                 scope,
@@ -544,7 +545,7 @@ fn held(lease: &Lease) -> Held {
 fn entry(doing: &Doing) -> Entry {
     match doing {
         Doing::Say { id, calls } => Entry::Assistant {
-            message: NewHistoryRow { id: id.clone(), body: Body::assistant(Vec::new(), None) },
+            message: NewHistoryRow::new(id.clone(), Body::assistant(Vec::new(), None)),
             calls: calls
                 .iter()
                 .map(|(id, safe)| NewCall {
@@ -558,10 +559,10 @@ fn entry(doing: &Doing) -> Entry {
         },
         Doing::Start { call } => Entry::Started { call: CallId::new(call) },
         Doing::Finish { id, call, unknown } => Entry::Result {
-            message: NewHistoryRow {
-                id: id.clone(),
-                body: Body::tool_result(CallId::new(call), "tool", String::new(), *unknown),
-            },
+            message: NewHistoryRow::new(
+                id.clone(),
+                Body::tool_result(CallId::new(call), "tool", String::new(), *unknown),
+            ),
             call: CallId::new(call),
             state: if *unknown { CallState::Unknown } else { CallState::Done },
             audit: None,

@@ -31,6 +31,7 @@ mod scale;
 mod sessions;
 mod shapes;
 mod storms;
+mod subagents;
 mod sums;
 mod task_ends;
 mod tasks;

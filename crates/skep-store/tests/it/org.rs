@@ -1,7 +1,7 @@
 //! Three agents, one above the other, and what they do with tasks.
 
 use serde_json::{Value as Json, json};
-use skep_core::cause::Cause;
+use skep_core::cause::{Cause, ItemOptions};
 use skep_core::decision::Decision;
 use skep_core::engine::FailureCode;
 use skep_core::event::ItemState;
@@ -65,6 +65,7 @@ impl Org {
             text: "do it".to_owned(),
             note: None,
             files: Vec::new(),
+            skill: None,
             think: None,
             request: None,
             room: None,
@@ -166,10 +167,8 @@ impl Org {
         let id = CallId::new(call);
         let arguments = json!({});
         let block = Block::ToolCall { id: id.clone(), name: "query_team".into(), arguments };
-        let message = NewHistoryRow {
-            id: format!("{}-{call}", lease.turn),
-            body: Body::assistant(vec![block], None),
-        };
+        let body = Body::assistant(vec![block], None);
+        let message = NewHistoryRow::new(format!("{}-{call}", lease.turn), body);
         let calls = vec![NewCall {
             id: id.clone(),
             tool: "query_team".into(),
@@ -219,6 +218,7 @@ pub fn task(lease: &Lease, call: &str, teams: &[&str]) -> Assign {
         kind: TaskKind::Delegate,
         teams: teams.collect(),
         body: format!("work {call}"),
+        skill: None,
         priority: 2,
         overlap: Overlap::Allow,
         correlation: None,
@@ -226,6 +226,7 @@ pub fn task(lease: &Lease, call: &str, teams: &[&str]) -> Assign {
         deadline: 1000,
         until: None,
         question: None,
+        options: ItemOptions::default(),
         now: 11,
         turn,
     }

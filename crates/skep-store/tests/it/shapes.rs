@@ -48,7 +48,7 @@ fn approved(call: &str, asked: &str) -> Entry {
         note: None,
     };
     let new = NewCall { id, tool: name, retry_safe: true, decision: Some(yes), own: false };
-    Entry::Assistant { message: NewHistoryRow { id: call.to_owned(), body }, calls: vec![new] }
+    Entry::Assistant { message: NewHistoryRow::new(call.to_owned(), body), calls: vec![new] }
 }
 
 impl Org {

@@ -31,6 +31,7 @@ fn message(number: i64, room: Option<u64>) -> Accept {
         text: "hello".to_owned(),
         note: None,
         files: Vec::new(),
+        skill: None,
         think: None,
         request: None,
         room,
@@ -56,7 +57,7 @@ fn answer(lease: &Lease) -> Close {
         stop_reason: StopReason::EndTurn,
     };
     let body = Body::assistant(vec![Block::text("yes")], Some(meta));
-    let message = NewHistoryRow { id: format!("m-{}", lease.turn), body };
+    let message = NewHistoryRow::new(format!("m-{}", lease.turn), body);
     Close {
         turn: lease.turn.clone(),
         token: lease.token,

@@ -68,6 +68,7 @@ pub fn context(workspace: &Path) -> ToolContext {
         judged: Vec::new(),
         agent: AgentName::new("main"),
         agent_id: AgentId(1),
+        subagent: None,
         requester: None,
         session_key: SessionKey::new("main"),
         workspace: workspace.to_path_buf(),

@@ -7,12 +7,11 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use utoipa::ToSchema;
 
 use skep_core::Millis;
+use skep_core::approval::{NamedFile, WORKSPACE};
 use skep_core::policy::Class;
 use skep_core::policy::network::NetworkRules;
 use skep_core::settings::{SandboxLevel, SandboxNetwork};
@@ -32,51 +31,6 @@ const MOST_ENTRIES: usize = 200_000;
 const MOST_CHANGED: usize = 5;
 /// Letters of one dash that may stand before a name (`-fmk`, `-xzfname`).
 const MOST_LETTERS: usize = 8;
-
-/// A file or folder that a call names or may use.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct NamedFile {
-    /// As the call names it; `.` is the workspace.
-    pub path: String,
-    /// Where it leads, when that is another path.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub target: Option<String>,
-    /// `file`, `folder`, `other`; `written` of a file that a redirection writes; `workspace` where
-    /// it stands for everything in there.
-    pub kind: String,
-    /// Of a file's content, absent where it is not read; of a folder, over path, inode, size and
-    /// time of change of everything in it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub sha256: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub bytes: Option<u64>,
-}
-
-/// Which files a yes is tied to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Bound {
-    /// Those the call names.
-    Named,
-    /// Everything in the workspace.
-    Workspace,
-    /// None: there are too many.
-    Nothing,
-}
-
-/// The kind of an entry that stands for a workspace.
-const WORKSPACE: &str = "workspace";
-
-impl Bound {
-    /// As the files of a question tell it.
-    pub fn of(files: &[NamedFile]) -> Self {
-        match files.iter().find(|file| file.kind == WORKSPACE) {
-            None => Self::Named,
-            Some(NamedFile { sha256: Some(_), .. }) => Self::Workspace,
-            Some(_) => Self::Nothing,
-        }
-    }
-}
 
 /// A call tied down.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use skep_core::approval::Bound;
 use skep_core::ids::{AgentId, AgentName, CallId, SessionKey, TurnId};
 use skep_core::settings::SandboxSettings;
 use tempfile::TempDir;
@@ -53,6 +54,7 @@ impl Scene {
             judged: Vec::new(),
             agent: AgentName::new("main"),
             agent_id: AgentId(1),
+            subagent: None,
             requester: None,
             workspace: self.work(),
             folder: None,

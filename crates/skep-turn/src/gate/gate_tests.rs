@@ -129,6 +129,10 @@ impl Scene {
             policy: Policy::default(),
             org_rules: Vec::new(),
             team_rules: Vec::new(),
+            skills: Arc::default(),
+            subagents: Arc::default(),
+            role: None,
+            left_out: Arc::default(),
         };
         let (admission, turn) = (Admission::default(), CancellationToken::new());
         Self { toolbox: toolbox(), admission, agent, hooks: Vec::new(), turn, bound: 1024 }
@@ -141,6 +145,7 @@ impl Scene {
             judged: Vec::new(),
             agent: agent.name.clone(),
             agent_id: AgentId(1),
+            subagent: None,
             requester: None,
             session_key: SessionKey::new("main"),
             workspace: agent.workspace.clone(),

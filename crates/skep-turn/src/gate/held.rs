@@ -57,7 +57,7 @@ impl HeldSecrets {
         name: &str,
         arguments: &mut Value,
     ) -> bool {
-        let Some(tool) = toolbox.find(name).or_else(|| toolbox.nearest(name)) else { return false };
+        let Some(tool) = toolbox.meant(agent, name) else { return false };
         let secrets = tool.secret_arguments(arguments);
         let Some(first) = secrets.first().map(|secret| secret.name.clone()) else { return false };
         // Whoever may not call it hides nothing from the others with it.

@@ -38,7 +38,7 @@ use skep_store::journal::Audit;
 
 pub use admission::Admission;
 use admission::{AdmissionResult, CallPlace, Patience};
-pub use binding::{Bound, NamedFile, PinnedError, pinned};
+pub use binding::{PinnedError, pinned};
 use bound::Rest;
 use chain::{Chain, Stage};
 pub use held::HeldSecrets;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use skep_core::Millis;
-use skep_core::approval::ApprovalKind;
+use skep_core::approval::{ApprovalKind, Bound, NamedFile};
 use skep_core::cause::Cause;
 use skep_core::decision::Decision;
 use skep_core::engine::ToolCall;
@@ -30,7 +30,7 @@ use skep_store::approvals::{self, Approval, NewApproval};
 use skep_store::grants::{self, GrantRow};
 use skep_store::leases::Lease;
 
-use super::binding::{Bind, Binding, Bound, NamedFile};
+use super::binding::{Bind, Binding};
 use super::chain::{Chain, Stage};
 use super::plain::Around;
 use super::{GateEnv, GateRefusal};

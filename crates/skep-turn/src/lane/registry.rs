@@ -13,6 +13,8 @@ use skep_core::event::{CancelReason, Event, EventKind};
 use skep_core::fold::Fold;
 use skep_core::ids::{AgentId, AgentName, SessionId, SessionKey, Token, TurnId};
 
+use super::call_clock::CallClock;
+
 /// Locked for single map operations only; the writer's notify and every door need it at once, so
 /// a handle to an owning task would put a hop into every commit.
 #[derive(Default)]
@@ -61,6 +63,8 @@ pub struct Running {
     arrived: Notify,
     /// What the model says right now. Shared with late watchers; the turn locks it per delta.
     so_far: Mutex<Fold>,
+    /// When it began to; shared and locked like the words.
+    times: Mutex<CallClock>,
     /// Wakes the engine where it sits out a pause before its next try.
     pub retry_now: Arc<Notify>,
     /// That pause, and why. Shared with late watchers; locked for a look or a change.
@@ -126,6 +130,10 @@ impl Running {
         self.pause.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub fn times(&self) -> MutexGuard<'_, CallClock> {
+        self.times.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub fn fold(&self) -> MutexGuard<'_, Fold> {
         self.so_far.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -159,6 +167,7 @@ impl Registry {
                     arrivals: AtomicBool::new(false),
                     arrived: Notify::new(),
                     so_far: Mutex::default(),
+                    times: Mutex::default(),
                     retry_now: Arc::default(),
                     pause: Mutex::default(),
                 };

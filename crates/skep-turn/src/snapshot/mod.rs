@@ -40,7 +40,12 @@ pub struct Snapshot {
 pub struct Offer {
     pub tools: Vec<Arc<dyn Tool>>,
     pub hooks: Vec<Hook>,
+    /// How a subagent of this name becomes a tool, where the source knows.
+    pub subagents: Option<MakeSubagent>,
 }
+
+/// Makes the tool that is a subagent of this name, whichever agent has one.
+pub type MakeSubagent = Arc<dyn Fn(&str) -> Arc<dyn Tool> + Send + Sync>;
 
 impl Snapshot {
     /// Without tools and hooks; sources bring them.
@@ -50,7 +55,7 @@ impl Snapshot {
         engines: Vec<Arc<dyn Engine>>,
     ) -> Self {
         let engines = engines.into_iter().map(|engine| (engine.id().to_owned(), engine));
-        let tree = AgentTree::new(std::mem::take(&mut settings.agents));
+        let tree = settings.tree();
         settings.agents = tree.in_force().clone();
         Self {
             settings: Arc::new(settings),
@@ -73,12 +78,24 @@ impl Snapshot {
     pub fn with_offer(&self, source: &str, offer: Offer) -> Result<Self, String> {
         let mut sources = self.sources.clone();
         sources.insert(source.to_owned(), offer);
-        let tools = sources.values().flat_map(|offer| &offer.tools).cloned();
-        let toolbox = Toolbox::new(tools.collect())?;
+        let toolbox = toolbox_of(&sources, &self.settings)?;
         let mut hooks: Vec<Hook> =
             sources.values().flat_map(|offer| &offer.hooks).cloned().collect();
         hooks.sort_by(|a, b| b.priority.cmp(&a.priority).then_with(|| a.name.cmp(&b.name)));
         Ok(Self { sources, toolbox: Arc::new(toolbox), hooks: hooks.into(), ..self.clone() })
+    }
+
+    /// The same with the tools that its settings bring, which may be others than before.
+    #[must_use]
+    pub fn with_subagents(self, before: &HiveSettings) -> Self {
+        if subagents_of(&self.settings) == subagents_of(before) {
+            return self;
+        }
+        match toolbox_of(&self.sources, &self.settings) {
+            Ok(toolbox) => Self { toolbox: Arc::new(toolbox), ..self },
+            // What the sources offer is as it was: it fits.
+            Err(_) => self,
+        }
     }
 
     /// The settings of an agent; none where the name is another agent's by now.
@@ -114,6 +131,37 @@ impl Snapshot {
     pub fn engine(&self, agent: &AgentSettings) -> Option<Arc<dyn Engine>> {
         self.engines.get(&agent.engine).cloned()
     }
+}
+
+/// Everything that is offered, and the subagents of all agents. One whose name is taken is left
+/// out.
+fn toolbox_of(
+    sources: &BTreeMap<String, Offer>,
+    settings: &HiveSettings,
+) -> Result<Toolbox, String> {
+    let offered = || sources.values().flat_map(|offer| &offer.tools).cloned();
+    let toolbox = Toolbox::new(offered().collect())?;
+    let names = subagents_of(settings);
+    let make = sources.values().find_map(|offer| offer.subagents.as_ref());
+    let Some(make) = make.filter(|_| !names.is_empty()) else { return Ok(toolbox) };
+    for agent in active(settings) {
+        for subagent in toolbox.left_out(agent) {
+            tracing::warn!("{}", subagent.left_out(&agent.name).text);
+        }
+    }
+    let free = names.into_iter().filter(|name| toolbox.find(name).is_none());
+    Toolbox::new(offered().chain(free.map(|name| make(name))).collect())
+}
+
+fn active(settings: &HiveSettings) -> impl Iterator<Item = &AgentSettings> {
+    settings.agents.values().filter_map(|state| match state {
+        AgentState::Active(agent) => Some(&**agent),
+        AgentState::Failed { .. } => None,
+    })
+}
+
+fn subagents_of(settings: &HiveSettings) -> BTreeSet<&str> {
+    active(settings).flat_map(|agent| agent.subagents.iter().map(|it| it.name.as_str())).collect()
 }
 
 /// The snapshot in force. Locked to copy or to replace it, never across anything that waits.

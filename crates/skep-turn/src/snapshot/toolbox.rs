@@ -10,7 +10,7 @@ use skep_core::ids::CallId;
 use skep_core::message::{Block, Body};
 use skep_core::policy::allow;
 use skep_core::provider::ToolSpec;
-use skep_core::settings::AgentSettings;
+use skep_core::settings::{AgentSettings, Subagent};
 use skep_core::tool::Tool;
 
 /// The longest name every vendor takes.
@@ -78,8 +78,9 @@ impl Toolbox {
         Ok(Self { tools: boxed, by_name, offered: Mutex::default() })
     }
 
-    /// What the agent's model is told it has: what its list names and its policy does not deny in
-    /// every case. Sorted, so that the block is the same bytes always.
+    /// What the agent's model is told it has: what its list names, what has something to do for it,
+    /// and what its policy does not deny in every case. Sorted, so that the block is the same bytes
+    /// always.
     pub fn specs(&self, agent: &AgentSettings) -> Arc<[ToolSpec]> {
         let places = self.tools.iter().enumerate();
         let places = places.filter(|(_, boxed)| is_offered(agent, &*boxed.tool));
@@ -98,6 +99,18 @@ impl Toolbox {
         specs
     }
 
+    /// Which of these names are no tools that the agent is offered.
+    pub fn lacks<'n>(&self, agent: &AgentSettings, names: &'n [String]) -> Vec<&'n str> {
+        let has = |name: &str| self.find(name).is_some_and(|tool| is_offered(agent, &**tool));
+        names.iter().map(String::as_str).filter(|name| !has(name)).collect()
+    }
+
+    /// How many tools there are for the agent, offered or not. Subagents of others are none.
+    pub fn known(&self, agent: &AgentSettings) -> usize {
+        let own = |boxed: &&Boxed| !is_subagent(&boxed.tool) || boxed.tool.serves(agent);
+        self.tools.iter().filter(own).count()
+    }
+
     /// The names calls of its tools are told under.
     pub fn names(&self) -> impl Iterator<Item = String> {
         self.tools.iter().map(|boxed| boxed.spec.name.clone())
@@ -107,15 +120,29 @@ impl Toolbox {
         self.boxed(name).map(|boxed| &boxed.tool)
     }
 
+    /// The tool that the agent means by a name. Subagents of others are none of its tools.
+    pub fn meant(&self, agent: &AgentSettings, name: &str) -> Option<&Arc<dyn Tool>> {
+        let own = |tool: &&Arc<dyn Tool>| !is_subagent(tool) || tool.serves(agent);
+        self.find(name).filter(own).or_else(|| self.nearest(name))
+    }
+
     /// The tool that is meant by a name that is none, but for its marks, its capitals and what
-    /// stands before it (`functions.vault_set`).
-    pub fn nearest(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+    /// stands before it (`functions.vault_set`). No subagent: whoever writes its file chooses its
+    /// name, and would choose which tool others mean.
+    fn nearest(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         let letters = |name: &str| -> Vec<u8> {
             name.bytes().filter(u8::is_ascii_alphanumeric).map(|b| b.to_ascii_lowercase()).collect()
         };
         let meant = letters(name);
-        let names = self.tools.iter().filter(|boxed| meant.ends_with(&letters(&boxed.spec.name)));
+        let tools = self.tools.iter().filter(|boxed| !is_subagent(&boxed.tool));
+        let names = tools.filter(|boxed| meant.ends_with(&letters(&boxed.spec.name)));
         names.max_by_key(|boxed| boxed.spec.name.len()).map(|boxed| &boxed.tool)
+    }
+
+    /// The agent's subagents that are left out: tools have their names.
+    pub fn left_out<'a>(&'a self, agent: &'a AgentSettings) -> impl Iterator<Item = &'a Subagent> {
+        let is_other = |it: &Subagent| self.find(&it.name).is_some_and(|tool| !is_subagent(tool));
+        agent.subagents.iter().filter(move |it| is_other(it))
     }
 
     /// Names in the agent's list and rules that a source may bring, and none does now.
@@ -141,9 +168,14 @@ impl Boxed {
     }
 }
 
-/// Whether the agent's list names the tool, by the tool's own name.
+fn is_subagent(tool: &Arc<dyn Tool>) -> bool {
+    tool.preset() == Some(allow::SUBAGENTS)
+}
+
+/// Whether the agent has the tool: its list names it, by the tool's own name or its preset.
 pub fn is_listed(agent: &AgentSettings, tool: &dyn Tool) -> bool {
-    allow::allows(&agent.allowed_tools, &tool.spec().name)
+    let mut names = tool.preset().into_iter().chain([tool.spec().name.as_str()]);
+    tool.serves(agent) && names.any(|name| allow::allows(&agent.allowed_tools, name))
 }
 
 fn is_offered(agent: &AgentSettings, tool: &dyn Tool) -> bool {

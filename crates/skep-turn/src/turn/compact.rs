@@ -20,7 +20,6 @@ use super::own_loop::ParkedRun;
 use super::persist::{Joining, Lost};
 use super::redact::Redactor;
 use super::state::{EndRequest, EngineMemory, Turn, TurnState};
-use super::step;
 
 const INSTRUCTION: &str = include_str!("prompts/notes.md");
 /// Longer notes would be no notes.
@@ -157,7 +156,7 @@ impl Turn {
         let upto = rows[at - 1].seq;
         let mut body = compaction::seam(&Seam { upto, messages: at, reason }, &notes);
         body.meta = meta;
-        let seam = Entry::Seam { message: step::new_message(body) };
+        let seam = Entry::Seam { message: self.said_message(body) };
         // A session that an engine keeps has the rows, not the notes.
         state.engine_session = EngineMemory::Stale;
         self.write(state, vec![seam], Joining::Later).await?;
@@ -231,6 +230,7 @@ impl Turn {
             for event in redactor.take(event) {
                 match event {
                     EngineEvent::Meta(meta) => {
+                        self.running.times().end(self.env.now());
                         self.count(state, &meta);
                         said = Some(Box::new(fold.finish(meta)));
                     }
@@ -239,15 +239,17 @@ impl Turn {
                     }
                     // An answer came, and it was empty; what it used is written.
                     EngineEvent::End(_) if said.is_some() => return Ok(Notes::Empty(None)),
-                    EngineEvent::End(end) => return Ok(Notes::Failed(end)),
+                    EngineEvent::End(end) => {
+                        // The next message is no other try of this call.
+                        self.running.times().cut(self.env.now());
+                        return Ok(Notes::Failed(end));
+                    }
                     EngineEvent::Notice(text) => {
                         tracing::debug!(turn = %self.lease.turn, text, "engine, making notes");
                     }
                     EngineEvent::Retry { retry, text } => self.back_off(state, retry, text),
                     event => {
-                        if event == EngineEvent::CallStart {
-                            self.running.end_back_off();
-                        }
+                        self.time(&event);
                         fold.apply(event);
                     }
                 }

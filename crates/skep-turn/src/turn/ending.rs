@@ -8,6 +8,7 @@ use skep_core::message::{Body, StopReason};
 use skep_core::money::Money;
 use skep_core::task_event;
 use skep_store::close::{Close, KeptResult, Outcome};
+use skep_store::history::NewHistoryRow;
 use skep_store::journal::{Entry, NewCall};
 use skep_store::leases::Release;
 use skep_store::task_views;
@@ -182,6 +183,7 @@ impl Turn {
             now: self.env.now(),
         };
         let closed = self.persist(close).await?;
+        self.env.session_scopes.end_subagent(&self.lease);
         // The session as it stands with these rows, for its next turn.
         if let Some(mut session) = state.session.take() {
             session.rows.extend(closed.rows.into_iter().map(Arc::new));
@@ -250,7 +252,7 @@ impl Turn {
         });
         let calls_planned = planned.collect();
         let mut entries =
-            vec![Entry::Assistant { message: step::new_message(body), calls: calls_planned }];
+            vec![Entry::Assistant { message: self.said_message(body), calls: calls_planned }];
         entries.extend(calls.iter().map(|call| step::not_run(call, why)));
         entries
     }
@@ -279,9 +281,17 @@ impl Turn {
 
     pub(crate) fn partial(&self, state: &TurnState, reason: StopReason) -> Vec<Entry> {
         let body = self.running.fold().partial(&state.asking, reason);
-        let entry = body
-            .map(|body| Entry::Assistant { message: step::new_message(body), calls: Vec::new() });
+        let times = self.running.times().cut(self.env.now());
+        let entry = body.map(|body| {
+            let message = NewHistoryRow { times, ..step::new_message(body) };
+            Entry::Assistant { message, calls: Vec::new() }
+        });
         entry.into_iter().collect()
+    }
+
+    /// The message of a model call that is complete.
+    pub(crate) fn said_message(&self, body: Body) -> NewHistoryRow {
+        NewHistoryRow { times: self.running.times().take_said(), ..step::new_message(body) }
     }
 }
 

@@ -163,9 +163,7 @@ impl Turn {
             EngineEvent::Raw(line) => tracing::trace!(line, "engine"),
             EngineEvent::End(_) => {}
             event => {
-                if event == EngineEvent::CallStart {
-                    self.running.end_back_off();
-                }
+                self.time(&event);
                 // Published under the lock: a late watcher's snapshot and the deltas after it fit.
                 let mut fold = self.running.fold();
                 if let Some(delta) = fold.apply(event) {
@@ -181,8 +179,23 @@ impl Turn {
         }
     }
 
+    /// Notes when the model was asked, and when it spoke.
+    pub(super) fn time(&self, event: &EngineEvent) {
+        match event {
+            EngineEvent::CallStart => {
+                self.running.end_back_off();
+                self.running.times().begin(self.env.now());
+            }
+            EngineEvent::Text(_) | EngineEvent::Thinking(_) | EngineEvent::ToolCall { .. } => {
+                self.running.times().hear(self.env.now());
+            }
+            _ => {}
+        }
+    }
+
     /// The message of a model call that ended, once what it used is counted.
     pub(super) fn complete(&self, state: &mut TurnState, meta: Meta) -> Body {
+        self.running.times().end(self.env.now());
         self.env.ledger.note_answer(&meta);
         self.count(state, &meta);
         state.steps += 1;
@@ -202,7 +215,8 @@ impl Turn {
             return Err(Lost::Refused("the engine asked for calls it did not say".to_owned()));
         };
         let calls = step::plan(self, &body);
-        match Box::pin(step::run(self, state, Some(step::new_message(body)), calls)).await? {
+        let said = self.said_message(body);
+        match Box::pin(step::run(self, state, Some(said), calls)).await? {
             StepEnd::Done(mut rows) => {
                 self.fill_files(&mut rows).await?;
                 self.env.gate.secrets.reveal(&self.lease.turn, &mut rows);

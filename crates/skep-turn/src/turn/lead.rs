@@ -78,6 +78,7 @@ pub(super) async fn lead(env: Arc<TurnEnv>, lease: Lease) -> Result<(), Lost> {
     let agent = match snapshot
         .agent(lease.agent, &lease.agent_name)
         .and_then(|agent| as_chosen(agent, &lease.chosen, &snapshot.settings))
+        .and_then(|agent| agent.in_role(lease.options.subagent.as_deref()))
     {
         Ok(agent) => agent,
         Err(reason) => {

@@ -29,7 +29,7 @@ mod step;
 pub use env::TurnEnv;
 pub use lead::run;
 pub use parked::EngineProcesses;
-pub use prompt::system_prompt;
+pub use prompt::{prompt_parts, system_prompt};
 pub use session_cache::SessionCache;
 pub use session_scope::SessionScopes;
 pub use state::millis;

@@ -19,6 +19,7 @@ use skep_core::message::{Block, Message, Usage};
 use skep_core::tool::ToolAnswer;
 use skep_store::close::Outcome;
 use skep_store::engine_sessions::LaunchedSession;
+use skep_store::history::NewHistoryRow;
 use skep_store::journal::{Entry, NewCall};
 
 use super::context::ModelContext;
@@ -399,9 +400,10 @@ impl Turn {
         run: &mut OwnRun,
         also: Option<ToolCall>,
     ) -> Option<usize> {
-        let mut body = match state.said.take() {
-            Some(body) => body,
-            None => self.running.fold().cut(),
+        let said = state.said.take();
+        let (mut body, times) = match said {
+            Some(body) => (body, self.running.times().take_said()),
+            None => (self.running.fold().cut(), self.running.times().cut(self.env.now())),
         };
         let named = |known: &ToolCall| {
             let same = |id: &CallId, name: &str, arguments: &Value| match known.id.as_str() {
@@ -434,7 +436,7 @@ impl Turn {
             own: true,
         });
         let planned = planned.collect();
-        let message = step::new_message(body);
+        let message = NewHistoryRow { times, ..step::new_message(body) };
         run.log.entries.push(Entry::Assistant { message, calls: planned });
         let mut at = None;
         for (position, (id, call)) in ids.into_iter().zip(calls).enumerate() {

@@ -119,7 +119,11 @@ async fn engine_conformance_a_tool_that_waits_by_itself_is_given_the_decision() 
             }
         })
     });
-    let offer = Offer { tools: vec![bench.tool("wait", Class::Read, body)], hooks: Vec::new() };
+    let offer = Offer {
+        tools: vec![bench.tool("wait", Class::Read, body)],
+        hooks: Vec::new(),
+        subagents: None,
+    };
     let ours = json!({"ours": {"id": "x", "name": "wait", "arguments": {}}});
     let env = bench.env(stdio(&bench, &one_run(vec![ours])), Effect::Allow).await;
     env.snapshot.replace(|now| now.with_offer("wait", offer)).unwrap();

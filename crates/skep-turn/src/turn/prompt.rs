@@ -1,8 +1,8 @@
 //! What stands before every talk with an agent.
 
-use skep_core::prompt;
+use skep_core::prompt::{self, PromptPart};
 use skep_core::provider::{SystemPrompt, ToolSpec};
-use skep_core::settings::{AgentSettings, HiveSettings};
+use skep_core::settings::{AgentSettings, HiveSettings, Subagent};
 
 const SYSTEM_RULES: &str = include_str!("prompts/system.md");
 
@@ -11,5 +11,15 @@ pub fn system_prompt(
     agent: &AgentSettings,
     tools: &[ToolSpec],
 ) -> SystemPrompt {
-    prompt::assemble(SYSTEM_RULES, &settings.hive_rules, agent, tools)
+    prompt::assemble(SYSTEM_RULES, &settings.hive_rules, agent, agent.role.as_deref(), tools)
+}
+
+/// The same, part by part; `subagent`: as the agent has it in that role.
+pub fn prompt_parts<'a>(
+    settings: &'a HiveSettings,
+    agent: &'a AgentSettings,
+    subagent: Option<&Subagent>,
+    tools: &[ToolSpec],
+) -> Vec<PromptPart<'a>> {
+    prompt::parts(SYSTEM_RULES, &settings.hive_rules, agent, subagent, tools)
 }

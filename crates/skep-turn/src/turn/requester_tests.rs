@@ -62,7 +62,7 @@ async fn gate_a_tool_and_a_hook_see_for_whom_a_call_is_made() {
         };
         let tools: Vec<Arc<dyn Tool>> = vec![Arc::new(Who(spec, Arc::clone(&seen)))];
         let env = bench.env(bench.script(&[&[("a", "who")]]), effect).await;
-        let offer = Offer { tools, hooks: vec![hook] };
+        let offer = Offer { tools, hooks: vec![hook], subagents: None };
         env.snapshot.replace(|now| now.with_offer("who", offer)).unwrap();
         let mut message = bench.message("item", "do it");
         message.letter.origin = Some(Principal::new("anna"));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use skep_core::cause::{CallRef, Cause};
 use skep_core::decision::Decision;
 use skep_core::engine::{FailureCode, ToolCall};
-use skep_core::event::ItemState;
+use skep_core::event::{CancelReason, ItemState};
 use skep_core::file::File;
 use skep_core::ids::{ApprovalId, CallId, TurnId};
 use skep_core::message::{Block, Body, Message, Role, Usage};
@@ -221,6 +221,10 @@ pub(crate) async fn close_unable(env: &TurnEnv, lease: &Lease, reason: &str) -> 
         now: env.now(),
     };
     let closed = env.persist(&env.stop.cut, close).await?;
+    env.session_scopes.end_subagent(lease);
+    for ended in &closed.stopped {
+        env.lanes.registry.cancel(&ended.turn, CancelReason::Stop);
+    }
     env.lanes.look_for_more(closed.more);
     Ok(())
 }

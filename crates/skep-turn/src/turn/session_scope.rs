@@ -1,5 +1,6 @@
 //! How long something may go on that a session started and that outlasts its turns: until the
-//! session is stopped, is followed by a new one, its agent is gone, or the hive stops.
+//! session is stopped, is followed by a new one, its agent is gone, or the hive stops. That of a
+//! subagent ends with its one turn.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -7,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio_util::sync::CancellationToken;
 
 use skep_core::ids::{AgentId, SessionId, SessionKey};
+use skep_store::leases::Lease;
 
 /// Beyond this many entries those that nobody holds any more are let go.
 const PRUNED_FROM: usize = 1024;
@@ -82,6 +84,13 @@ impl SessionScopes {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(scope) = lanes.remove(&(agent, key.clone())) {
             scope.end();
+        }
+    }
+
+    /// Nobody comes back to the session of a subagent: what it has running ends with its turn.
+    pub fn end_subagent(&self, lease: &Lease) {
+        if lease.options.subagent.is_some() {
+            self.end(lease.agent, &lease.session_key);
         }
     }
 }

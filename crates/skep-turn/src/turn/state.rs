@@ -225,6 +225,7 @@ impl Turn {
             judged: Vec::new(),
             agent: self.agent.name.clone(),
             agent_id: self.lease.agent,
+            subagent: self.lease.options.subagent.clone(),
             requester: Some(Arc::clone(&self.lease.requester)),
             session_key: self.lease.session_key.clone(),
             workspace: self.agent.workspace.clone(),

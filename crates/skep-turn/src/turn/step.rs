@@ -495,7 +495,7 @@ pub(crate) fn last_word(
 }
 
 pub(crate) fn new_message(body: Body) -> NewHistoryRow {
-    NewHistoryRow { id: random::uuid().to_string(), body }
+    NewHistoryRow::new(random::uuid().to_string(), body)
 }
 
 impl Turn {

@@ -11,21 +11,17 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::{Barrier, Notify, mpsc};
 
-use skep_core::approval::Scope;
-use skep_core::cause::Cause;
 use skep_core::engine::{
     Capabilities, Engine, EngineEvent, SessionKeeper, ToolCall, TurnEnd, TurnHandle, TurnRequest,
 };
 use skep_core::event::{CancelReason, EventKind, ItemState};
-use skep_core::hook::Hook;
 use skep_core::ids::*;
 use skep_core::message::{Message, Meta, Role, StopReason, Usage};
 use skep_core::policy::{AgentReach, Class, ClassPolicy, Effect, Policy};
 use skep_core::provider::{Providers, ToolSpec};
-use skep_core::retry::RetryPolicy;
 use skep_core::settings::*;
 use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer};
-use skep_core::{BoxFuture, Millis};
+use skep_core::{BoxFuture, Millis, approval::Scope, cause::Cause, hook::Hook, retry::RetryPolicy};
 use skep_guard::clock;
 use skep_store::agents::{NewAgent, RegisterAgents};
 use skep_store::approvals;
@@ -307,7 +303,7 @@ impl Bench {
         let ids = [(AgentName::new("main"), self.agent)].into_iter().collect();
         let mut snapshot = Snapshot::new(self.settings(write), ids, Vec::new());
         snapshot.engines = Arc::new(BTreeMap::from([("scripted".to_owned(), engine)]));
-        let offer = Offer { tools: self.tools(), hooks: self.hooks.clone() };
+        let offer = Offer { tools: self.tools(), hooks: self.hooks.clone(), subagents: None };
         let snapshot = snapshot.with_offer("test", offer).unwrap();
         let snapshot = Arc::new(SnapshotCell::new(snapshot));
         let holder_of: HolderOf = Arc::new(|_| (None, None));
@@ -364,6 +360,7 @@ impl Bench {
             text: text.to_owned(),
             note: None,
             files: Vec::new(),
+            skill: None,
             think: None,
             request: None,
             room: None,
@@ -468,6 +465,10 @@ impl Bench {
             policy: Policy { classes, ..Policy::default() },
             org_rules: Vec::new(),
             team_rules: Vec::new(),
+            skills: Arc::default(),
+            subagents: Arc::default(),
+            role: None,
+            left_out: Arc::default(),
         };
         HiveSettings {
             server: ServerSettings {

@@ -58,7 +58,7 @@ async fn offer(State(hive): State<Hive>, Json(offered): Json<Offered>) -> (Statu
         ..hooks::named(&name)
     });
     let tools = offered.tools.iter().map(|name| tools::look(name)).collect();
-    match hive.offer("rig", Offer { tools, hooks: hooks.collect() }) {
+    match hive.offer("rig", Offer { tools, hooks: hooks.collect(), subagents: None }) {
         Ok(()) => (StatusCode::NO_CONTENT, String::new()),
         Err(why) => (StatusCode::CONFLICT, why),
     }

@@ -31,7 +31,7 @@ fn main() -> ExitCode {
 fn extras() -> Extras {
     Extras {
         engines: Box::new(|native| vec![Arc::new(blunt::BluntEngine::new(Arc::clone(native)))]),
-        offer: Offer { tools: tools::all(), hooks: hooks::all() },
+        offer: Offer { tools: tools::all(), hooks: hooks::all(), subagents: None },
         retry: RetryPolicy {
             tries: 4,
             first_pause: Duration::from_millis(20),

@@ -10,7 +10,6 @@ use skep_cli::hive::client::Client;
 use skep_cli::hive::{Globals, Home};
 use skep_cli::print::output::{self, Tone, toned};
 use skep_cli::{Exit, Failure};
-use skep_core::settings::tree::AgentTree;
 use skep_core::settings::{AgentState, SandboxLevel, SandboxNetwork};
 use skep_guard::{disk, environment, lock, sandbox, socket};
 use skep_store::{OpenOptions, Store};
@@ -178,7 +177,7 @@ async fn configuration(home: &Home, known: &KnownNames, running: &Value) -> Vec<
         true => "defaults in skep.yaml",
         false => "its config.yaml",
     };
-    let tree = AgentTree::new(loaded.settings.agents.clone());
+    let tree = loaded.settings.tree();
     for (name, state) in tree.in_force().iter() {
         match state {
             AgentState::Active(agent) => {

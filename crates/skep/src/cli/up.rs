@@ -8,13 +8,12 @@ use skep_cli::hive::{Globals, Home};
 use skep_cli::print::output;
 use skep_cli::{Exit, Failure};
 use skep_core::settings::AgentState;
-use skep_core::settings::tree::AgentTree;
 use skep_guard::environment;
 use skep_guard::lock::{InstanceLock, LockError};
 
 use super::detach;
 use crate::home::create::{self, HomeError};
-use crate::home::{KnownNames, LoadedHome, load, load_looking};
+use crate::home::{KnownNames, LoadedHome, NoticeForm, load, load_looking};
 use crate::log::{self, ConsoleLog};
 
 #[derive(Args)]
@@ -77,7 +76,9 @@ where
         loaded.port = Some(port);
     }
     loaded.accept_loss = command.accept_loss;
-    loaded.json = globals.json;
+    if globals.json {
+        loaded.notice = NoticeForm::Programs;
+    }
     check_bind(&loaded, command.insecure_bind)?;
     create::workspaces(&home, &loaded).map_err(unusable)?;
     warn(&loaded);
@@ -119,7 +120,7 @@ fn warn(loaded: &LoadedHome) {
     for warning in &loaded.warnings {
         output::note(format!("warning: {warning}"));
     }
-    let tree = AgentTree::new(loaded.settings.agents.clone());
+    let tree = loaded.settings.tree();
     for (name, state) in tree.in_force().iter() {
         if let AgentState::Failed { reason } = state {
             output::note(format!("warning: agent {name} is disabled: {reason}"));

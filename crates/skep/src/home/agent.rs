@@ -9,21 +9,22 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use skep_cli::hive::Home;
 use skep_core::budget::Caps;
+use skep_core::heads;
 use skep_core::ids::{AgentName, is_agent_name};
 use skep_core::policy::Policy;
 use skep_core::policy::network::NetworkRules;
 use skep_core::settings::{
-    AgentSettings, Budgets, Limits, Parallel, Profile, QueueMode, Think, USUAL_RECIPIENTS,
+    AgentSettings, Budgets, Limits, Parallel, Profile, QueueMode, RuleTier, Think, USUAL_RECIPIENTS,
 };
 
 use super::confinement::{self, RawSandbox};
 use super::environment::{Reader, Variables};
+use super::guidance::{self, rules};
 use super::hive::{self, AgentDefaults};
 use super::known_names::KnownNames;
 use super::mistake::Mistake;
 use super::network::{self, RawNetwork};
 use super::policy::{self, RawRule};
-use super::rules;
 use super::scalar::{BoundedInteger, Dollars, TextScalar, present};
 use super::source::{FILE_BYTES, FilledFiles, PolicyReading, SourceText};
 use super::yaml;
@@ -163,10 +164,29 @@ pub fn read_at(
     folder: &Path,
     around: &AgentContext<'_>,
 ) -> Result<AgentSettings, Mistake> {
-    let source = source(name, folder)?;
+    read_source(name, folder, &source(name, folder)?, around)
+}
+
+/// An agent in its place, as if its file had this text.
+pub fn read_text(
+    name: &str,
+    text: &str,
+    around: &AgentContext<'_>,
+) -> Result<AgentSettings, Mistake> {
+    let folder = around.home.agent(name);
+    let source = SourceText { text: text.to_owned(), ..source(name, &folder)? };
+    read_source(name, &folder, &source, around)
+}
+
+fn read_source(
+    name: &str,
+    folder: &Path,
+    source: &SourceText,
+    around: &AgentContext<'_>,
+) -> Result<AgentSettings, Mistake> {
     around.filled.check(&source.file, !source.text.trim().is_empty())?;
-    let raw: RawAgent = yaml::parse(&source)?;
-    let reader = Reader { source: &source, variables: around.variables };
+    let raw: RawAgent = yaml::parse(source)?;
+    let reader = Reader { source, variables: around.variables };
     resolve(name, folder, &raw, &reader, around)
 }
 
@@ -174,6 +194,13 @@ pub fn read_at(
 pub fn rule_count(text: &str) -> Option<usize> {
     let source = SourceText { file: "config.yaml".into(), text: text.to_owned() };
     yaml::parse::<RawAgent>(&source).ok().map(|raw| raw.policy.len())
+}
+
+/// The keys that this text sets; none where it cannot be read.
+pub fn written_keys(text: &str) -> Vec<String> {
+    let source = SourceText { file: "config.yaml".into(), text: text.to_owned() };
+    let keys = yaml::parse::<BTreeMap<String, serde_json::Value>>(&source);
+    keys.map(|keys| keys.into_keys().collect()).unwrap_or_default()
 }
 
 /// What the agent of this text is for, as it is written.
@@ -201,6 +228,7 @@ pub fn read_policy(
         policy: Vec<RawRule>,
         network: RawNetwork,
     }
+    let known = &*guidance::named_with(&home.agent(name), known);
     let read = source(name, &home.agent(name)).and_then(|source| {
         let raw: PolicyOnlyAgent = yaml::parse(&source)?;
         let reader = Reader { source: &source, variables };
@@ -231,18 +259,22 @@ fn resolve(
     around: &AgentContext<'_>,
 ) -> Result<AgentSettings, Mistake> {
     check_name(name, raw, reader)?;
-    let defaults = around.defaults;
+    let (defaults, known) = (around.defaults, &*guidance::named_with(folder, around.known));
     let allowed_tools = match &raw.allowed_tools {
         None => defaults.allowed_tools.clone(),
-        Some(listed) => hive::tools(reader, listed, around.known)?,
+        Some(listed) => hive::tools(reader, listed, known)?,
     };
     let description = raw.description.as_ref().map(|text| reader.text(text)).transpose()?;
     let parent = parent(raw, reader, around)?;
     let workspace = workspace(folder, raw, reader, around)?;
+    let place = format!("teams/{name}");
+    let (skills, mut left_out) = guidance::skills(folder, &place);
+    let (subagents, more) = guidance::subagents(folder, &place, around.known, &skills);
+    left_out.extend(more);
     let working = workspace.canonicalize().unwrap_or_else(|_| workspace.clone());
     Ok(AgentSettings {
         name: AgentName::new(name),
-        description: description.unwrap_or_default(),
+        description: description.as_deref().map(heads::in_line).unwrap_or_default(),
         manager: raw.manager.unwrap_or(false),
         parallel: match (raw.parallel, &parent) {
             (Some(RawParallel::One), _) | (None, Some(_)) => Parallel::One,
@@ -275,13 +307,17 @@ fn resolve(
         )?,
         policy: Policy {
             classes: defaults.policy,
-            rules: policy::within(policy::rules(&raw.policy, reader, around.known)?, &working),
+            rules: policy::within(policy::rules(&raw.policy, reader, known)?, &working),
             above: Vec::new(),
             network: network::rules(&raw.network, reader, &defaults.network)?,
             broken: None,
         },
-        org_rules: rules::read(&folder.join("org-rules"))?,
-        team_rules: rules::read(&folder.join("team-rules"))?,
+        org_rules: rules::read(&folder.join("org-rules"), &RuleTier::OwnOrg)?,
+        team_rules: rules::read(&folder.join("team-rules"), &RuleTier::Team)?,
+        skills: skills.into(),
+        subagents: subagents.into(),
+        role: None,
+        left_out: left_out.into(),
     })
 }
 

@@ -47,6 +47,7 @@ fn a_first_start_creates_a_home_that_loads() {
         panic!("main is not active");
     };
     let tools = crate::compose::BUILT_IN.iter().filter(|tool| !tool.starts_with("vault_"));
+    let tools = tools.chain(&["use_skill", "@subagents"]);
     assert_eq!(main.allowed_tools, tools.copied().collect::<Vec<_>>());
     assert!(main.workspace.join("welcome.md").is_file());
     assert!(loaded.warnings.is_empty());

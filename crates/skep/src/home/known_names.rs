@@ -7,6 +7,8 @@ use super::local::LocalModel;
 pub struct KnownNames {
     pub engines: Vec<String>,
     pub tools: Vec<String>,
+    /// Other names of tools, which models alone use.
+    pub aliases: Vec<String>,
     /// Used if nothing else selects a model.
     pub local: LocalModel,
 }
@@ -14,6 +16,11 @@ pub struct KnownNames {
 impl KnownNames {
     pub fn new(engines: &[&str], tools: &[&str]) -> Self {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        Self { engines: owned(engines), tools: owned(tools), local: LocalModel::NotLooked }
+        Self {
+            engines: owned(engines),
+            tools: owned(tools),
+            aliases: Vec::new(),
+            local: LocalModel::NotLooked,
+        }
     }
 }

@@ -11,21 +11,24 @@ use skep_cli::hive::Home;
 use skep_core::ids::AgentName;
 use skep_core::money::Price;
 use skep_core::policy::allow;
+use skep_core::prompt::rule_warnings;
 use skep_core::settings::tree::AgentTree;
-use skep_core::settings::{AgentMap, AgentState, HiveSettings, Profile, VendorAddress};
+use skep_core::settings::{
+    AgentMap, AgentSettings, AgentState, HiveSettings, Profile, RuleFile, RuleTier, VendorAddress,
+};
 use skep_scrub::Secret;
 use url::Url;
 
 use super::agent::{self, AgentContext};
 use super::channels;
 use super::environment::Variables;
+use super::guidance::rules;
 use super::hive::{self, AgentDefaults};
 use super::keys::KeyFile;
 use super::known_names::KnownNames;
 use super::local;
 use super::mistake::Mistake;
 use super::providers::{self, VendorConnection};
-use super::rules;
 use super::source::{FILE_BYTES, FilledFiles, SourceText};
 
 /// What the files of a home mean.
@@ -43,14 +46,22 @@ pub struct LoadedHome {
     pub port: Option<u16>,
     /// The command line accepts the loss of messages in a damaged log.
     pub accept_loss: bool,
-    /// The command line wants output for programs.
-    pub json: bool,
+    pub notice: NoticeForm,
     /// The problems of the disabled agents.
     pub broken: BTreeMap<AgentName, Mistake>,
     /// The files that were not empty.
     pub filled: BTreeSet<PathBuf>,
     /// What agents are resolved with that are read alone.
     pub defaults: AgentDefaults,
+}
+
+/// How a start says that the hive can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoticeForm {
+    People,
+    Programs,
+    /// Whoever started it knows.
+    Hidden,
 }
 
 impl LoadedHome {
@@ -73,7 +84,7 @@ impl LoadedHome {
     /// What is wrong with single agents: in their files, and in their places in the tree.
     pub fn problems(&self, home: &Home) -> Vec<Mistake> {
         let broken = self.broken.values().cloned();
-        broken.chain(misplaced(home, &AgentTree::new(self.settings.agents.clone()))).collect()
+        broken.chain(misplaced(home, &self.settings.tree())).collect()
     }
 
     /// Whether a model call may cost money: a known price, or an unknown one of a remote model.
@@ -166,15 +177,7 @@ pub fn load_agents(
     variables: Variables,
     before: &LoadedHome,
 ) -> ReadAgents {
-    let around = AgentContext {
-        home,
-        defaults: &before.defaults,
-        limits: &before.settings.limits,
-        profiles: &before.settings.profiles,
-        known: &before.known,
-        variables,
-        filled: FilledFiles::since(&before.filled),
-    };
+    let around = around(home, variables, before, FilledFiles::since(&before.filled));
     let there = names.iter().filter(|name| home.agent(name.as_str()).is_dir());
     let (found, broken) = agents(&around, there.map(ToString::to_string).collect());
     let mut states: BTreeMap<_, _> = names.iter().map(|name| (name.clone(), None)).collect();
@@ -190,16 +193,38 @@ pub fn check_staged(
     variables: Variables,
     before: &LoadedHome,
 ) -> Result<(), Mistake> {
-    let around = AgentContext {
+    let around = around(home, variables, before, FilledFiles::default());
+    agent::read_at(name.as_str(), folder, &around).map(drop)
+}
+
+/// What an agent would be if its file had this text.
+pub fn read_with_text(
+    home: &Home,
+    name: &AgentName,
+    text: &str,
+    variables: Variables,
+    before: &LoadedHome,
+) -> Result<AgentSettings, Mistake> {
+    let around = around(home, variables, before, FilledFiles::since(&before.filled));
+    agent::read_text(name.as_str(), text, &around)
+}
+
+/// With what the hive's own files said when they were read.
+fn around<'a>(
+    home: &'a Home,
+    variables: Variables<'a>,
+    before: &'a LoadedHome,
+    filled: FilledFiles<'a>,
+) -> AgentContext<'a> {
+    AgentContext {
         home,
         defaults: &before.defaults,
         limits: &before.settings.limits,
         profiles: &before.settings.profiles,
         known: &before.known,
         variables,
-        filled: FilledFiles::default(),
-    };
-    agent::read_at(name.as_str(), folder, &around).map(drop)
+        filled,
+    }
 }
 
 /// All problems and warnings of the files of a home.
@@ -215,14 +240,15 @@ pub struct CheckReport {
 pub fn check(home: &Home, known: &KnownNames, variables: Variables) -> CheckReport {
     match load(home, known, variables) {
         Ok(loaded) => {
-            let tree = AgentTree::new(loaded.settings.agents.clone());
+            let tree = loaded.settings.tree();
             let agents = tree.in_force().iter();
             let able = agents.filter(|(_, state)| matches!(state, AgentState::Active(_)));
             let missing = missing_tools(&loaded.settings, known);
+            let guidance = guidance_warnings(&loaded.settings.hive_rules, &tree);
             CheckReport {
                 agents: able.map(|(name, _)| name.to_string()).collect(),
                 mistakes: loaded.problems(home),
-                warnings: loaded.warnings.into_iter().chain(missing).collect(),
+                warnings: loaded.warnings.into_iter().chain(missing).chain(guidance).collect(),
             }
         }
         Err(mut error) => {
@@ -246,6 +272,20 @@ pub fn misplaced(home: &Home, tree: &AgentTree) -> Vec<Mistake> {
         _ => None,
     });
     found.collect()
+}
+
+/// Files that are left out, and headings that stand in two rules of a cascade; each once, whoever
+/// reads them.
+fn guidance_warnings(hive_rules: &[RuleFile], tree: &AgentTree) -> BTreeSet<String> {
+    let able = tree.in_force().values().filter_map(|state| match state {
+        AgentState::Active(agent) => Some(agent),
+        AgentState::Failed { .. } => None,
+    });
+    let told = able.flat_map(|agent| {
+        let rules = rule_warnings(hive_rules, agent).into_iter();
+        rules.chain(agent.left_out.iter().cloned()).map(|warning| warning.text)
+    });
+    told.collect()
 }
 
 /// Tools that files name and the program itself does not have.
@@ -290,7 +330,7 @@ fn read_all(
     let hive = keep(&mut mistakes, hive);
     let channels = source(&home.channels_yaml(), &filled);
     let channels = keep(&mut mistakes, channels.and_then(|source| channels::read(&source)));
-    let hive_rules = keep(&mut mistakes, rules::read(&home.rules()));
+    let hive_rules = keep(&mut mistakes, rules::read(&home.rules(), &RuleTier::Hive));
     let names = keep(&mut mistakes, agent_names(home, &filled));
     let (Some(providers), Some(mut hive), Some(channels), Some(hive_rules), Some(names)) =
         (providers, hive, channels, hive_rules, names)
@@ -327,7 +367,7 @@ fn read_all(
         known: known.clone(),
         port: None,
         accept_loss: false,
-        json: false,
+        notice: NoticeForm::People,
         broken,
         filled,
         defaults: hive.defaults,

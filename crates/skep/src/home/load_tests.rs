@@ -186,14 +186,14 @@ fn every_key_acts() {
         per_turn: Caps { tokens: Some(13), cost: Money::from_dollars(0.5) },
     };
     assert_eq!(settings.limits, limits);
-    let rules: Vec<&str> = settings.hive_rules.iter().map(|rule| rule.text.as_str()).collect();
+    let rules: Vec<&str> = settings.hive_rules.iter().map(|rule| &*rule.text).collect();
     assert_eq!(rules, ["A", "B"]);
     assert_eq!(settings.agents.keys().count(), 2);
     let main = agent(&loaded, "main");
     assert_eq!((main.engine.as_str(), main.profile.name.as_str()), ("other", "small"));
     assert_eq!((main.max_steps, main.queue_mode), (5, QueueMode::Queue));
     assert_eq!(main.allowed_tools, ["effect"]);
-    assert_eq!(main.org_rules[0].text, "X");
+    assert_eq!(&*main.org_rules[0].text, "X");
     assert_eq!(main.workspace, folder.home.agent("main").join("work"));
     assert_eq!(main.folder, folder.home.agent("main"));
     let profile = &main.profile;
@@ -474,7 +474,8 @@ fn a_broken_agent_is_disabled_alone() {
         (
             "preset",
             "teams/preset/config.yaml:1:17: `allowed_tools.0`: there is no preset `@file`; \
-             expected one of @files, @org, @vault, @messages; did you mean `@files`?",
+             expected one of @files, @org, @skills, @subagents, @vault, @messages; \
+             did you mean `@files`?",
         ),
         ("orphan", "teams/orphan/config.yaml:1:9: `parent`: there is no agent `mian`; "),
         ("gone", "teams/gone/config.yaml:1:12: `workspace`: "),

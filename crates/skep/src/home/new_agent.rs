@@ -1,4 +1,4 @@
-//! Creates a new agent's folder, complete and valid, or not at all.
+//! Creates the folders of new agents, complete and valid, or not at all.
 
 use std::fs;
 use std::io;
@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use skep_cli::commands::agent::NewAgentArgs;
 use skep_cli::hive::Home;
 use skep_core::ids::{AgentName, RESERVED_NAMES, is_new_agent_name};
+use skep_core::policy::allow;
 use skep_core::settings::AgentState;
-use skep_guard::disk::replace_file;
+use skep_core::settings::tree::AgentTree;
+use skep_guard::disk::{replace_file, sync_directory};
 
 use super::create::make_folder;
 use super::environment::Variables;
@@ -23,8 +25,8 @@ pub enum NewAgentError {
         words = RESERVED_NAMES.join(", ")
     )]
     Name(String),
-    #[error("the agent {name} is there already: {}", folder.display())]
-    Taken { name: String, folder: PathBuf },
+    #[error("{}", taken_text(.0))]
+    Taken(Vec<PathBuf>),
     #[error("there is no home in {}", .0.display())]
     NoHome(PathBuf),
     #[error("{0}")]
@@ -33,71 +35,148 @@ pub enum NewAgentError {
     Write { path: PathBuf, source: io::Error },
 }
 
-/// Creates the folder under a temporary name, renames it, and loads it as the hive does; an invalid
-/// folder is removed again.
+/// The folder of an agent that is to be made.
+pub struct NewFolder {
+    pub name: String,
+    /// Its files, by their paths in it.
+    pub files: Vec<(String, String)>,
+}
+
+impl NewFolder {
+    pub fn of_agent(name: &str, new: &NewAgentArgs) -> Self {
+        let files = vec![("config.yaml".to_owned(), settings(new))];
+        Self { name: name.to_owned(), files }
+    }
+}
+
+/// Creates the folders under temporary names, renames them in this order, and loads them as the
+/// hive does; if one cannot be made or is invalid, none of them stays.
 pub fn create(
     home: &Home,
-    new: &NewAgentArgs,
+    new: &[NewFolder],
     known: &KnownNames,
     variables: Variables,
-) -> Result<PathBuf, NewAgentError> {
-    if !is_new_agent_name(&new.name) {
-        return Err(NewAgentError::Name(new.name.clone()));
+) -> Result<Vec<PathBuf>, NewAgentError> {
+    if let Some(bad) = new.iter().find(|it| !is_new_agent_name(&it.name)) {
+        return Err(NewAgentError::Name(bad.name.clone()));
     }
     if !home.teams().is_dir() {
         return Err(NewAgentError::NoHome(home.root().to_path_buf()));
     }
-    let folder = home.agent(&new.name);
-    let taken = || NewAgentError::Taken { name: new.name.clone(), folder: folder.clone() };
-    if fs::symlink_metadata(&folder).is_ok() {
-        return Err(taken());
+    // One at a time, also of other processes: their unfinished folders have the same names.
+    let teams = home.teams();
+    let lock = fs::File::open(&teams).and_then(|teams| teams.lock().map(|()| teams));
+    let _lock = lock.map_err(|source| NewAgentError::Write { path: teams, source })?;
+    let folders = new.iter().map(|it| home.agent(&it.name));
+    let taken: Vec<_> = folders.filter(|it| fs::symlink_metadata(it).is_ok()).collect();
+    if !taken.is_empty() {
+        return Err(NewAgentError::Taken(taken));
     }
-    let unfinished = home.agent(&format!(".{}.new", new.name));
-    let written = write(&unfinished, new);
-    let moved = written.and_then(|()| match fs::rename(&unfinished, &folder) {
-        // Somebody else created it first; theirs stays.
-        Err(_) if folder.exists() => Err(taken()),
-        Err(source) => Err(NewAgentError::Write { path: folder.clone(), source }),
-        Ok(()) => Ok(()),
+    let unfinished = |it: &NewFolder| home.agent(&format!(".{}.new", it.name));
+    let mut created = Vec::new();
+    let made = new.iter().try_for_each(|it| write(&unfinished(it), it)).and_then(|()| {
+        new.iter().try_for_each(|it| {
+            move_in(home, it, &unfinished(it)).map(|folder| created.push(folder))
+        })
     });
-    if let Err(error) = moved {
-        // Nothing reads the temporary folder; the next attempt overwrites it.
-        let _ = fs::remove_dir_all(&unfinished);
-        return Err(error);
+    let made = made.and_then(|()| {
+        let teams = home.teams();
+        sync_directory(&teams).map_err(|source| NewAgentError::Write { path: teams, source })
+    });
+    let made = made.and_then(|()| match refusal(home, new, known, variables) {
+        None => Ok(()),
+        Some(why) => Err(NewAgentError::Wrong(why)),
+    });
+    let Err(error) = made else { return Ok(created) };
+    for it in new {
+        // Nothing reads a temporary folder; the next attempt overwrites it.
+        let _ = fs::remove_dir_all(unfinished(it));
     }
-    match refusal(home, new, known, variables) {
-        None => Ok(folder),
-        Some(why) => {
-            fs::remove_dir_all(&folder)
-                .map_err(|source| NewAgentError::Write { path: folder, source })?;
-            Err(NewAgentError::Wrong(why))
-        }
+    remove(created.iter())?;
+    Err(error)
+}
+
+/// Removes folders that were just created, the last first: no agent is left without the one above
+/// it.
+pub fn remove<'a>(
+    created: impl DoubleEndedIterator<Item = &'a PathBuf>,
+) -> Result<(), NewAgentError> {
+    created.rev().try_for_each(|folder| {
+        fs::remove_dir_all(folder)
+            .map_err(|source| NewAgentError::Write { path: folder.clone(), source })
+    })
+}
+
+fn taken_text(folders: &[PathBuf]) -> String {
+    let names: Vec<_> = folders.iter().filter_map(|it| it.file_name()?.to_str()).collect();
+    match folders {
+        [folder] => format!("the agent {} is there already: {}", names.join(""), folder.display()),
+        _ => format!("the agents {} are there already", names.join(", ")),
     }
 }
 
-/// Why the hive would refuse the agent.
+fn move_in(home: &Home, new: &NewFolder, unfinished: &Path) -> Result<PathBuf, NewAgentError> {
+    let folder = home.agent(&new.name);
+    match fs::rename(unfinished, &folder) {
+        // Somebody else created it first; theirs stays.
+        Err(_) if folder.exists() => Err(NewAgentError::Taken(vec![folder])),
+        Err(source) => Err(NewAgentError::Write { path: folder, source }),
+        Ok(()) => Ok(folder),
+    }
+}
+
+/// Why the hive would refuse one of the agents.
 fn refusal(
     home: &Home,
-    new: &NewAgentArgs,
+    new: &[NewFolder],
     known: &KnownNames,
     variables: Variables,
 ) -> Option<String> {
-    match load(home, known, variables) {
-        Err(error) => Some(format!("the configuration of the hive is broken:\n{error}")),
-        Ok(loaded) => match loaded.settings.agents.get(&AgentName::new(new.name.clone())) {
-            Some(AgentState::Failed { reason }) => Some(reason.clone()),
+    let settings = match load(home, known, variables) {
+        Err(error) => return Some(format!("the configuration of the hive is broken:\n{error}")),
+        Ok(loaded) => loaded.settings,
+    };
+    let tree = AgentTree::new(&settings.hive_rules, settings.agents);
+    let is_team = new.len() > 1;
+    new.iter().map(|it| AgentName::new(&it.name)).find_map(|name| {
+        match (tree.written().get(&name)?, tree.in_force().get(&name)?) {
+            (AgentState::Failed { reason }, _) => Some(reason.clone()),
+            (_, AgentState::Failed { reason }) if is_team => Some(reason.clone()),
+            (AgentState::Active(own), AgentState::Active(allowed)) if is_team => {
+                let lacks = |tool: &&String| !allow::allows(&allowed.allowed_tools, tool);
+                let lacking: Vec<&str> =
+                    own.allowed_tools.iter().filter(lacks).map(String::as_str).collect();
+                let above = own.parent.as_ref().map_or("", AgentName::as_str);
+                (!lacking.is_empty()).then(|| {
+                    format!(
+                        "an agent has at most the tools of the one above it, and {above} lacks \
+                         {}: add them to its allowed_tools, or make the team below nobody",
+                        lacking.join(", ")
+                    )
+                })
+            }
             _ => None,
-        },
-    }
+        }
+    })
 }
 
-fn write(folder: &Path, new: &NewAgentArgs) -> Result<(), NewAgentError> {
+fn write(folder: &Path, new: &NewFolder) -> Result<(), NewAgentError> {
     let failed = |path: &Path, source| NewAgentError::Write { path: path.to_path_buf(), source };
+    // What an attempt left that was killed.
+    if fs::symlink_metadata(folder).is_ok() {
+        fs::remove_dir_all(folder).map_err(|source| failed(folder, source))?;
+    }
     for path in ["work", "org-rules", "team-rules"].map(|name| folder.join(name)) {
         make_folder(&path).map_err(|source| failed(&path, source))?;
     }
-    let file = folder.join("config.yaml");
-    replace_file(&file, &settings(new)).map_err(|source| failed(&file, source))
+    for (name, text) in &new.files {
+        let file = folder.join(name);
+        if let Some(above) = file.parent() {
+            make_folder(above).map_err(|source| failed(above, source))?;
+        }
+        replace_file(&file, text).map_err(|source| failed(&file, source))?;
+    }
+    Ok(())
 }
 
 /// JSON texts and lists are valid YAML.
@@ -120,9 +199,9 @@ fn settings(new: &NewAgentArgs) -> String {
             let tools: Vec<String> = tools.iter().map(|tool| quoted(tool)).collect();
             text.push_str(&format!("allowed_tools: [{}]\n", tools.join(", ")));
         }
-        None => {
-            text.push_str("# allowed_tools: [read, write, edit, glob, grep, bash, web_fetch]\n")
-        }
+        None => text.push_str(
+            "# allowed_tools: [read, write, edit, glob, grep, bash, web_fetch, use_skill]\n",
+        ),
     }
     text
 }

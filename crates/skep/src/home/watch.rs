@@ -22,6 +22,10 @@ const QUIET: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(2);
 /// How many open files of writers are tracked.
 const WRITERS: usize = 256;
+/// What an agent's folder holds beside its settings.
+const GUIDANCE: [&str; 4] = ["org-rules", "team-rules", "skills", "subagents"];
+/// Folders of skills that are watched; where there are more, none is read.
+const SKILL_FOLDERS: usize = 1000;
 
 pub struct HomeWatcher {
     home: Home,
@@ -206,8 +210,13 @@ fn folders(home: &Home) -> HashSet<PathBuf> {
     folders
 }
 
-fn agent_folders(agent: PathBuf) -> [PathBuf; 3] {
-    [agent.join("org-rules"), agent.join("team-rules"), agent]
+fn agent_folders(agent: PathBuf) -> Vec<PathBuf> {
+    let mut folders = GUIDANCE.map(|name| agent.join(name)).to_vec();
+    let skills = std::fs::read_dir(agent.join("skills")).into_iter().flatten().flatten();
+    let skills = skills.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders.extend(skills.take(SKILL_FOLDERS).map(|entry| entry.path()));
+    folders.push(agent);
+    folders
 }
 
 /// Whose files a path of the configuration belongs to.

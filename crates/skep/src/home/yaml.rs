@@ -10,6 +10,9 @@ use super::mistake::Mistake;
 use super::place::{self, NodeRole};
 use super::source::SourceText;
 
+/// What is told of a text that would take more than any real one.
+pub const TOO_MUCH: &str = "the YAML expands to too much";
+
 /// Reads a whole file. An empty file means: every key at its default.
 pub fn parse<T: DeserializeOwned + JsonSchema>(source: &SourceText) -> Result<T, Mistake> {
     serde_saphyr::from_str_with_options(&source.text, options())
@@ -107,7 +110,7 @@ fn syntax(error: &Error) -> String {
         Error::AliasReplayLimitExceeded { .. }
         | Error::AliasReplayStackDepthExceeded { .. }
         | Error::RecursiveReferencesRequireWeakTypes { .. }
-        | Error::Budget { .. } => "the YAML expands to too much".to_owned(),
+        | Error::Budget { .. } => TOO_MUCH.to_owned(),
         Error::ExternalMessage { msg, .. } => format!("is not valid YAML: {msg}"),
         Error::Eof { .. } => "is not valid YAML: it ends too early".to_owned(),
         _ => "is not valid YAML".to_owned(),

@@ -100,7 +100,7 @@ async fn attack_each_role_reaches_what_the_table_says() {
         assert_eq!(row, declared, "{name}: the table of docs/roles.md and the code differ");
         for (role, reach) in ROLES.iter().zip(&row) {
             let concrete = path.replace("{agent}", "main");
-            let names = ["{id}", "{name}", "{turn}", "{call}", "{number}"];
+            let names = ["{id}", "{name}", "{turn}", "{call}", "{number}", "{template}"];
             let concrete = names.iter().fold(concrete, |path, name| path.replace(name, "nothing"));
             let concrete = concrete.split('{').next().unwrap();
             let api = play.hive.api(Some(&tokens[role])).unwrap();

@@ -305,6 +305,28 @@ async fn attack_a_value_of_an_agent_hides_no_id() {
     play.ended("other", &item).await;
 }
 
+/// A file of one agent decides nothing about the calls of another: under a name that is none a call
+/// still means the tool.
+#[tokio::test]
+async fn attack_a_subagent_of_others_takes_no_secret_out_of_hiding() {
+    let site = Site::start().await;
+    let stage = stage(&site).await;
+    for name in ["s-vault-set", "vaultset", "functions-vault-set"] {
+        stage.write(&format!("teams/other/subagents/{name}.md"), "# Role\nYou are odd.");
+    }
+    let play = stage.run(stage.start()).await;
+    for (number, tool) in ["functions.vault_set", "vaultset", "Vault-Set"].iter().enumerate() {
+        let value = Canary::new(&format!("misnamed{number}"));
+        let set = json!({"key": "OWN", "value": value.value()});
+        stage.model.push(Reply::new().tool(tool, set));
+        stage.model.push(Reply::say("done"));
+        play.ask("main", &format!("try {number}")).await;
+        let kept = play.told("main", "main").await.join("\n");
+        assert!(kept.contains("[secret:vault.OWN]"), "{tool}: {kept}");
+        assert!(!kept.contains(value.value()), "{tool}: {kept}");
+    }
+}
+
 #[tokio::test]
 async fn attack_a_value_is_hidden_the_first_time_an_agent_sets_it() {
     let site = Site::start().await;

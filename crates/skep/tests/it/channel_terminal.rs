@@ -39,6 +39,7 @@ async fn channel_chat_help_and_model_are_lists() {
       /model [name]                 show or change the model
       /think [off|low|medium|high]  show or change thinking
       /compact [what to keep]       summarise older messages
+      /skill [name] [message]       use a skill, or list them
       /status                       turn, queue, model, cost
       /stop                         stop the turn; queued messages stay
       /help                         this list
@@ -88,6 +89,8 @@ async fn channel_chat_help_and_status_fit_a_narrow_terminal() {
         show or change thinking
       /compact [what to keep]
         summarise older messages
+      /skill [name] [message]
+        use a skill, or list them
       /status
         turn, queue, model, cost
       /stop

@@ -7,7 +7,7 @@ mod files;
 use serde::Deserialize;
 use serde_json::Value;
 
-use skep_core::approval::{ApprovalState, Scope};
+use skep_core::approval::{ApprovalState, Bound, NamedFile, Scope};
 use skep_core::message::{Block, View};
 use skep_core::policy::approvers::Approvers;
 use skep_core::policy::evaluate::Verdict;
@@ -20,7 +20,7 @@ use skep_guard::clock;
 use skep_store::approvals::{self, Approval, Reopen};
 use skep_store::grants::GrantRow;
 use skep_store::{Conn, SqlError, history};
-use skep_turn::gate::{self, Bound, CallerRights, NamedFile};
+use skep_turn::gate::{self, CallerRights};
 
 use crate::door::{
     ApprovalInfo, ApprovalPage, ApprovalQuery, Covered, DecisionInfo, DoorError, ErrorKind,

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use skep_core::Millis;
-use skep_core::cause::{CallRef, Cause};
+use skep_core::cause::{CallRef, Cause, ItemOptions};
 use skep_core::event::{EventKind, ItemState};
 use skep_core::heads;
 use skep_core::ids::{AgentName, CallId, ItemId, Principal, SessionKey, TurnId};
@@ -43,6 +43,8 @@ pub struct Assign {
     /// Names and ids for the items; of what goes up, the id alone.
     pub teams: Vec<(ItemId, AgentName)>,
     pub body: String,
+    /// The text of the skill that it is to be done with.
+    pub skill: Option<String>,
     pub priority: i64,
     pub overlap: Overlap,
     pub correlation: Option<String>,
@@ -52,6 +54,8 @@ pub struct Assign {
     pub until: Option<Millis>,
     /// Of a question.
     pub question: Option<NewQuestion>,
+    /// Of the items.
+    pub options: ItemOptions,
     pub now: Millis,
 }
 
@@ -111,7 +115,7 @@ impl Run for Assign {
     }
 
     fn cost(&self) -> usize {
-        (self.body.len() + 1024) * self.teams.len()
+        (self.body.len() + self.skill.as_ref().map_or(0, String::len) + 1024) * self.teams.len()
     }
 }
 
@@ -162,6 +166,9 @@ impl Assign {
                 Ok(TargetAgent { agent: OPERATOR, .. }) => giver.operator(conn).await,
                 other => Ok(other),
             };
+        }
+        if self.kind == TaskKind::Subagent {
+            return giver.itself(conn).await;
         }
         if matches!(self.kind, TaskKind::Escalate | TaskKind::HandUp) {
             let why = || format!("there is no agent above {}", giver.agent_name);
@@ -314,15 +321,17 @@ impl Assign {
         item: &ItemId,
         target: &TargetAgent,
     ) -> Result<(), Refusal> {
-        let key = self.key(tx.conn, place, target).await?;
+        let key = self.key(tx.conn, place, item, target).await?;
         let call = CallRef { turn: self.turn.clone(), call: self.call.clone() };
         let cause = match self.kind {
             TaskKind::Escalate => Cause::Escalation,
             TaskKind::Question => Cause::Question,
             // A change of the hive is no work of an agent; it is asked for elsewhere.
-            TaskKind::Delegate | TaskKind::Query | TaskKind::HandUp | TaskKind::Shape => {
-                Cause::Task { call }
-            }
+            TaskKind::Delegate
+            | TaskKind::Query
+            | TaskKind::HandUp
+            | TaskKind::Subagent
+            | TaskKind::Shape => Cause::Task { call },
         };
         let body = match &self.question {
             Some(question) => {
@@ -337,6 +346,7 @@ impl Assign {
             agent_name: &target.agent_name,
             key: &key,
             cause,
+            options: self.options.clone(),
             priority: self.priority,
             principal: sender(&giver.agent_name),
             body: &body,
@@ -349,6 +359,10 @@ impl Assign {
         if !new.insert(tx).await? {
             let detail = format!("{} was named twice", target.agent_name);
             return Err(Refusal::conflict("named_twice", detail));
+        }
+        if let Some(skill) = &self.skill {
+            let with = "UPDATE items SET skill_text = $2 WHERE id = $1";
+            tx.conn.run(with, &args![item, skill]).await?;
         }
         Ok(())
     }
@@ -385,14 +399,18 @@ impl Assign {
         Ok(())
     }
 
-    /// The session it is worked at in: one for each chain, and what goes up goes where the work
-    /// came from.
+    /// The session it is worked at in: one for each chain, one for each task of a subagent, and
+    /// what goes up goes where the work came from.
     async fn key(
         &self,
         conn: &mut Conn,
         place: &ChainPlace,
+        item: &ItemId,
         target: &TargetAgent,
     ) -> Result<SessionKey, SqlError> {
+        if self.kind == TaskKind::Subagent {
+            return Ok(SessionKey(format!("sub:{item}")));
+        }
         if self.kind == TaskKind::Escalate
             && let Some(task) = &place.task
         {

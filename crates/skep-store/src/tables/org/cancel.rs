@@ -3,7 +3,7 @@
 use skep_core::Millis;
 use skep_core::event::{CancelReason, TurnState};
 use skep_core::ids::{ItemId, TurnId};
-use skep_core::task::TaskState;
+use skep_core::task::{TaskKind, TaskState};
 
 use super::results::{self, Task, TaskEnd};
 use super::waits;
@@ -103,6 +103,21 @@ pub(crate) async fn of_turn(
 ) -> Result<(), Refusal> {
     for task in Task::of_turn(tx.conn, turn).await? {
         silently(tx, &task, now, cancelled).await?;
+    }
+    Ok(())
+}
+
+/// Ends the subagents of a turn that has ended, however it did: their answers are its own.
+pub(crate) async fn subagents_of(
+    tx: &mut Tx<'_>,
+    turn: &TurnId,
+    now: Millis,
+    cancelled: &mut CancelledTasks,
+) -> Result<(), Refusal> {
+    for task in Task::of_turn(tx.conn, turn).await? {
+        if task.kind == TaskKind::Subagent {
+            silently(tx, &task, now, cancelled).await?;
+        }
     }
     Ok(())
 }

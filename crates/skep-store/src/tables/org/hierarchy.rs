@@ -105,6 +105,12 @@ impl CallingAgent {
         Ok((caller, place))
     }
 
+    /// The agent as one that gives itself work.
+    pub async fn itself(&self, conn: &mut Conn) -> Result<Guarded<TargetAgent>, SqlError> {
+        let own = conn.find(select_targets!("id = $1"), &args![self.agent]).await?;
+        Ok(own.ok_or_else(|| ("closing", format!("{} is about to go", self.agent_name))))
+    }
+
     /// The agent above it.
     pub async fn above(&self, conn: &mut Conn) -> Result<Option<TargetAgent>, SqlError> {
         match self.parent {

@@ -3,7 +3,7 @@
 
 use skep_core::Millis;
 use skep_core::audit::AuditRow;
-use skep_core::cause::Cause;
+use skep_core::cause::{Cause, ItemOptions};
 use skep_core::event::EventKind;
 use skep_core::heads;
 use skep_core::ids::{AgentId, AgentName, CallId, ItemId, Principal, SessionKey, TurnId};
@@ -220,6 +220,7 @@ impl SendLetter {
             agent_name: &target.agent_name,
             key: &key,
             cause: Cause::Peer,
+            options: ItemOptions::default(),
             priority: NORMAL,
             principal: sender(&giver.agent_name),
             body: &text.text(),
@@ -381,6 +382,7 @@ impl CloseLetter {
             agent_name: &to.agent_name,
             key: &to.key,
             cause: Cause::Peer,
+            options: ItemOptions::default(),
             priority: NORMAL,
             principal: self.by.clone(),
             body: &text,

@@ -19,4 +19,6 @@ pub mod spawn;
 pub mod task_views;
 pub mod teams;
 pub mod threads;
+pub mod timing;
 pub(crate) mod waits;
+pub mod work;

@@ -1,7 +1,7 @@
 //! An item that the hive itself puts into an inbox.
 
 use skep_core::Millis;
-use skep_core::cause::Cause;
+use skep_core::cause::{Cause, ItemOptions};
 use skep_core::event::{Event, EventKind, ItemState};
 use skep_core::ids::{AgentId, AgentName, ItemId, MessageId, Principal, SessionKey};
 use skep_core::inbound::AckState;
@@ -17,6 +17,7 @@ pub(crate) struct NewItem<'a> {
     pub agent_name: &'a AgentName,
     pub key: &'a SessionKey,
     pub cause: Cause,
+    pub options: ItemOptions,
     pub priority: i64,
     /// Whom it is from.
     pub principal: Principal,
@@ -36,17 +37,20 @@ impl NewItem<'_> {
         if tx.conn.find::<i64>(known, &args![self.agent, self.dedup]).await?.is_some() {
             return Ok(false);
         }
-        let lane = lanes::find_or_make(tx, self.agent, self.key.as_str()).await?;
+        let lane = match &self.options.subagent {
+            Some(_) => lanes::make_apart(tx, self.agent, self.key).await?,
+            None => lanes::find_or_make(tx, self.agent, self.key.as_str()).await?,
+        };
         let ord = tx.next_ord().await?;
-        let (kind, more) = self.cause.stored();
+        let ((kind, more), options) = (self.cause.stored(), self.options.stored());
         let (kind, ack, state) = (kind.as_ref(), AckState::Queued, ItemState::Pending);
         let message_id = MessageId(self.id.0.clone());
         let origin = &self.place.origin;
         let insert = "INSERT INTO items (id, ord, agent, lane, kind, cause, priority, message_id, \
                       principal, body, ack, state, created_at, parent_item, origin_channel, \
-                      origin_topic, origin_principal, chain_root, hops, correlation, dedup) \
-                      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, \
-                      $16, $17, $18, $19, $20, $21)";
+                      origin_topic, origin_principal, chain_root, hops, correlation, dedup, \
+                      options) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, \
+                      $14, $15, $16, $17, $18, $19, $20, $21, $22)";
         let args = args![
             self.id,
             ord,
@@ -69,6 +73,7 @@ impl NewItem<'_> {
             self.hops,
             self.correlation,
             self.dedup,
+            options,
         ];
         tx.conn.run(insert, &args).await?;
         lanes::add_pending(tx, &lane, self.agent, (self.priority, ord), self.now).await?;

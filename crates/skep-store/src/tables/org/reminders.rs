@@ -1,7 +1,7 @@
 //! What agents want to be reminded of, and turns they want to go on in.
 
 use skep_core::Millis;
-use skep_core::cause::Cause;
+use skep_core::cause::{Cause, ItemOptions};
 use skep_core::heads;
 use skep_core::ids::{AgentId, AgentName, CallId, ItemId, SessionKey, TurnId};
 use skep_core::prompt;
@@ -144,6 +144,7 @@ impl Remind {
             agent_name: &giver.agent_name,
             key: &giver.key,
             cause: Cause::Continue,
+            options: ItemOptions::default(),
             priority: NORMAL,
             principal: sender(&giver.agent_name),
             body: &heads::quoted(&self.body),
@@ -208,6 +209,7 @@ pub(crate) async fn fire(tx: &mut Tx<'_>, now: Millis, most: i64) -> Result<bool
             agent_name,
             key: &due.key,
             cause: Cause::Reminder,
+            options: ItemOptions::default(),
             priority: NORMAL,
             principal: sender(agent_name),
             body: &body,

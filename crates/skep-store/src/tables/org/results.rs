@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use skep_core::Millis;
-use skep_core::cause::Cause;
+use skep_core::cause::{Cause, ItemOptions};
 use skep_core::event::{EventKind, ItemState};
 use skep_core::ids::{AgentId, AgentName, ItemId, LaneId, Principal, SessionKey, TurnId};
 use skep_core::task::{QuestionEnd, TaskKind, TaskState};
@@ -83,9 +83,11 @@ impl Task {
         match self.kind {
             TaskKind::Question => true,
             TaskKind::Shape => false,
-            TaskKind::Delegate | TaskKind::Query | TaskKind::Escalate | TaskKind::HandUp => {
-                self.agent_name.is_none()
-            }
+            TaskKind::Delegate
+            | TaskKind::Query
+            | TaskKind::Escalate
+            | TaskKind::HandUp
+            | TaskKind::Subagent => self.agent_name.is_none(),
         }
     }
 
@@ -243,7 +245,8 @@ pub(crate) async fn end(tx: &mut Tx<'_>, task: &Task, end: &TaskEnd<'_>) -> Resu
     if let Some((turn, call)) = waits::end(tx, &task.item).await? {
         return waits::settle(tx, &turn, &call, end.now).await;
     }
-    if !task.kind.is_awaited() {
+    // What a subagent comes to is the answer of its call and nothing else.
+    if !task.kind.is_awaited() || task.kind == TaskKind::Subagent {
         return Ok(false);
     }
     tell_giver(tx, task, end).await
@@ -312,6 +315,7 @@ async fn tell_giver(tx: &mut Tx<'_>, task: &Task, end: &TaskEnd<'_>) -> Result<b
         agent_name: &agent_name,
         key: &task.from_key,
         cause: Cause::Event,
+        options: ItemOptions::default(),
         priority: NORMAL,
         principal: task.agent_name.as_ref().map_or_else(|| Principal::new("operator"), sender),
         body: &body.text(),

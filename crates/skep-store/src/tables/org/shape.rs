@@ -4,7 +4,7 @@
 
 use skep_core::Millis;
 use skep_core::approval::ApprovalState;
-use skep_core::cause::Cause;
+use skep_core::cause::{Cause, ItemOptions};
 use skep_core::heads;
 use skep_core::ids::{ApprovalId, ItemId, Principal, SessionKey};
 use skep_core::task::{TaskKind, TaskState};
@@ -161,6 +161,7 @@ async fn tell(
         agent_name: &approval.agent_name,
         key: &approval.session_key,
         cause,
+        options: ItemOptions::default(),
         priority: NORMAL,
         principal: Principal(format!("approval:{}", approval.id)),
         body: text,

@@ -3,7 +3,7 @@
 use serde_json::json;
 use skep_core::Millis;
 use skep_core::audit::AuditRow;
-use skep_core::cause::Cause;
+use skep_core::cause::{Cause, ItemOptions};
 use skep_core::ids::{AgentId, AgentName, ItemId, SessionKey, TurnId};
 
 use super::chain::{self, ChainLimits, ChainPlace};
@@ -183,6 +183,7 @@ impl FinishSpawn {
             agent_name: &self.name,
             key: &SessionKey::new(FIRST_SESSION),
             cause: Cause::Bootstrap,
+            options: ItemOptions::default(),
             priority: NORMAL,
             principal: sender(&name.ok_or(Refusal::Stale)?),
             body: &bootstrap.body,

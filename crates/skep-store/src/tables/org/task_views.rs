@@ -129,6 +129,7 @@ pub async fn ended(
 ) -> Result<Vec<TaskRow>, SqlError> {
     let select = select_rows!(
         "WHERE t.agent = $1 AND t.ended_at IS NOT NULL AND t.ended_at >= $2 \
+         AND t.kind <> 'subagent' \
          AND coalesce(i.origin_principal, i.principal, '') = $3 ORDER BY t.ended_at DESC LIMIT $4"
     );
     conn.list(select, &args![agent, since, origin, most]).await

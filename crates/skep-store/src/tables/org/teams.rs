@@ -4,6 +4,7 @@ use skep_core::Millis;
 use skep_core::cause::CallRef;
 use skep_core::event::TurnState;
 use skep_core::ids::{AgentId, AgentName, Principal, TurnId};
+use skep_core::task::TaskKind;
 
 use super::hierarchy::{self, CallingAgent};
 use super::task_views::{self, TaskRow};
@@ -95,7 +96,8 @@ pub async fn current_task(
     agent: AgentId,
     behind: Option<&Principal>,
 ) -> Result<Option<(TaskRow, bool)>, SqlError> {
-    let begun = |task: &TaskRow| task.started_at.is_some();
+    // A subagent is a part of what its agent does.
+    let begun = |task: &TaskRow| task.started_at.is_some() && task.kind != TaskKind::Subagent;
     let tasks = task_views::in_flight(conn, agent, SHOWN).await?;
     Ok(tasks.into_iter().find(begun).map(|task| {
         let known = behind == Some(&task.origin);

@@ -176,7 +176,7 @@ pub(crate) async fn answers(
     type Answer = (String, String, String, Option<String>, Option<String>);
     let select = "SELECT t.item, a.name, t.state, t.result, t.code FROM tasks t \
                   JOIN agents a ON a.id = t.agent WHERE t.from_turn = $1 AND t.from_call = $2 \
-                  AND t.kind = 'query'";
+                  AND t.kind IN ('query', 'subagent')";
     let rows: Vec<Answer> = conn.list(select, &args![turn, call]).await?;
     let answer = |(task, team, state, result, code): Answer| {
         let mut answer = json!({"task": task, "team": team, "state": state});

@@ -42,7 +42,8 @@ pub(crate) async fn release(
     principal: &Principal,
     item: &ItemId,
 ) -> Result<(), SqlError> {
-    let size = "SELECT octet_length(body) + CASE WHEN retry_of IS NULL THEN \
+    let size = "SELECT octet_length(body) + coalesce(octet_length(skill_text), 0) \
+                + CASE WHEN retry_of IS NULL THEN \
                 coalesce((SELECT sum(size) FROM item_files WHERE item = $1), 0) ELSE 0 END \
                 FROM items WHERE id = $1";
     let size: Option<i64> = tx.conn.find(size, &args![item]).await?;
