@@ -76,6 +76,9 @@ for (const [where, size] of Object.entries(SIZES)) {
         // The turn pauses longer than its calls: long enough to say so before it goes on by itself.
         const turns = /Overloaded, attempt \d of 3 of the turn, next in [12]\d s/;
         await retrying.filter({ hasText: turns }).waitFor();
+        const head = page.locator(".talk-head");
+        await head.getByRole("img", { name: "retrying" }).waitFor();
+        await head.getByText(/Overloaded, next try in [12]\d s/).waitFor();
         model.answers.length = 0;
         model.push(says("There I am."));
         await retrying.getByRole("button", { name: "Try now" }).click();

@@ -185,9 +185,9 @@ test("work is cancelled and tried again from the page", async (t) => {
     await accessible(page, "cancelled work");
     // What failed says why, and a task of an agent is given again by its agent alone.
     await hive.skep("send", "main", script("fail auth"), "--session", "other");
-    const failed = lane(page, "cancelled").getByRole("link", { name: /provider auth/ });
+    const failed = lane(page, "cancelled").getByRole("link", { name: /provider rejected the key/ });
     await failed.click();
-    await page.getByText("(provider_auth)").waitFor();
+    await page.getByText("The rehearsal model plays a refused key.").waitFor();
     faultless(page);
 });
 

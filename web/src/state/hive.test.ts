@@ -19,13 +19,16 @@ test("failures of the last day stay, however many messages come after them elsew
   const failed = [
     item(30, "failed", "open"),
     item(20, "failed", "went on"),
+    // Of an agent that was removed nothing is asked.
+    { ...item(15, "failed", "gone"), agent: "gone" },
     item(10, "failed", "old", 25 * 3600 * 1000),
   ];
   const asked: string[] = [];
+  const snapshot = { turns: [], agents: [{ name: "main" }] };
   vi.stubGlobal("fetch", async (path: string) => {
     asked.push(path);
     const { pathname, searchParams: given } = new URL(path, "http://hive");
-    if (pathname.endsWith("/state")) return Response.json({ turns: [] });
+    if (pathname.endsWith("/state")) return Response.json(snapshot);
     if (pathname.endsWith("/history")) {
       const timestamp = given.get("session_key") === "went on" ? now + 1 : now;
       return Response.json({ messages: [{ timestamp }] });
@@ -37,9 +40,9 @@ test("failures of the last day stay, however many messages come after them elsew
   });
   let listener: Listener | undefined;
   const hive = createHive({ on: (one: Listener) => void (listener = one) } as Live);
-  listener?.snapshot({ turns: [] } as unknown as HiveState);
+  listener?.snapshot(snapshot as unknown as HiveState);
   await vi.waitFor(() => expect(hive.state.read).toBe(true));
-  expect(hive.state.recent.slice(100).map((one) => one.item_id)).toEqual(["i30"]);
+  expect(hive.state.recent.slice(100).map((one) => one.item_id)).toEqual(["i30", "i15"]);
   // Each is looked at once.
   await hive.refresh();
   expect(asked.filter((path) => path.includes("/history")).length).toBe(2);

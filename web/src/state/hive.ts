@@ -60,7 +60,7 @@ export function createHive(live: Live) {
         get<HiveState>("/state"),
         get<Inbox>("/inbox?limit=100"),
       ]);
-      const older = inbox.after == null ? [] : await failures(inbox.after);
+      const older = inbox.after == null ? [] : await failures(inbox.after, snapshot);
       if (!isNewer()) return;
       takeIn(snapshot);
       set("recent", reconcile([...inbox.items, ...older], { key: "item_id" }));
@@ -71,13 +71,14 @@ export function createHive(live: Live) {
   }
 
   /** What failed before these and needs somebody still. */
-  async function failures(before: number): Promise<InboxItem[]> {
+  async function failures(before: number, { agents }: HiveState): Promise<InboxItem[]> {
     const reading = ["failed", "dead"].map((state) =>
       get<Inbox>(`/inbox${query({ state, after: before, limit: 200 })}`),
     );
     const found = (await Promise.all(reading)).flatMap(({ items }) => items);
     const failed = found.filter((item) => isFailure(item, Date.now()));
-    const over = await Promise.all(failed.map(isOver));
+    const isThere = ({ agent }: InboxItem) => agents.some(({ name }) => name === agent);
+    const over = await Promise.all(failed.map((item) => isThere(item) && isOver(item)));
     return failed.filter((_, at) => !over[at]).sort((a, b) => b.ord - a.ord);
   }
 
@@ -89,7 +90,7 @@ export function createHive(live: Live) {
     const at = item.finished_at ?? item.created_at;
     const answer = get<HistoryPage>(path)
       .then(({ messages }) => messages.some(({ timestamp }) => timestamp > at))
-      // Its agent may be gone.
+      // Its agent may be gone meanwhile.
       .catch(() => false);
     wentOn.set(item.item_id, answer);
     return answer;
@@ -108,6 +109,7 @@ export function createHive(live: Live) {
           state: "running",
           since: event.at,
           steps: 0,
+          retry: null,
           body: event.body,
           strip: [{ kind: "model", at: event.at }],
         });
@@ -185,6 +187,15 @@ export function createHive(live: Live) {
       ),
     refresh,
   };
+}
+
+/** What a turn was given; of one that began before the page was opened, its newest message. */
+export function messageOf(turn: RunningTurn, recent: InboxItem[]): string {
+  const { agent, body, session_key } = turn;
+  // What is queued behind it has not been tried yet.
+  const isTaken = (item: InboxItem) => item.state !== "pending" || item.attempts > 0;
+  const isIts = (item: InboxItem) => item.agent === agent && item.session_key === session_key;
+  return body ?? recent.find((item) => isIts(item) && isTaken(item))?.preview ?? "";
 }
 
 export type HiveModel = ReturnType<typeof createHive>;

@@ -16,7 +16,12 @@ interface Keyed {
 const idOf = ({ agent, session_key }: Keyed) => `${agent}\n${session_key}`;
 
 /** Read when a key without a name turns up, and when somebody changes one. */
-export function createNames(live: Live, shown: () => Keyed[]): (of: Keyed) => string {
+export function createNames(
+  live: Live,
+  shown: () => Keyed[],
+  /** One that was removed has no conversations to ask for; the key will do. */
+  isThere: (agent: string) => boolean,
+): (of: Keyed) => string {
   const [names, set] = createStore<Record<string, string>>({});
   const asked = new Set<string>();
 
@@ -26,12 +31,12 @@ export function createNames(live: Live, shown: () => Keyed[]): (of: Keyed) => st
       const current = page.sessions.filter((one) => one.current);
       set(Object.fromEntries(current.map((one) => [idOf(one), nameOf(one)])));
     } catch {
-      // Its agent may be gone; the key will do.
+      // Its agent may be gone meanwhile.
     }
   }
 
   createEffect(() => {
-    const missing = shown().filter((one) => !asked.has(idOf(one)));
+    const missing = shown().filter((one) => isThere(one.agent) && !asked.has(idOf(one)));
     for (const one of missing) asked.add(idOf(one));
     for (const agent of new Set(missing.map((one) => one.agent))) void read(agent);
   });

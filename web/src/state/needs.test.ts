@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { HiveState, InboxItem } from "../api/types";
+import type { AgentInfo, HiveState, InboxItem } from "../api/types";
 import { isOpen, needs } from "./needs";
 
 const now = 1_800_000_000_000;
@@ -93,5 +93,16 @@ test("a question needs somebody until it has ended", () => {
   expect(list.map((need) => [need.id, isOpen(need)])).toEqual([
     ["q", true],
     ["p", false],
+  ]);
+});
+
+test("a failure of an agent that was removed is told, and leads nowhere", () => {
+  const agents = [{ name: "main", status: "active" }] as AgentInfo[];
+  const recent = [item("failed", "a"), { ...item("failed", "b"), agent: "gone" }];
+  const list = needs({ snapshot: snapshot({ agents }), recent }, [], [], none, now);
+  const seen = list.map(({ agent, again, open }) => [agent, again, open]);
+  expect(seen).toEqual([
+    ["main", true, "#/chat/main?key=a"],
+    ["gone", undefined, undefined],
   ]);
 });

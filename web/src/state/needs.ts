@@ -64,6 +64,7 @@ export function needs(
       unknown: call,
     });
   }
+  const names = new Set<string>(snapshot.agents.map(({ name }) => name));
   const talks = new Set<string>();
   for (const item of state.recent) {
     const talk = `${item.agent}\n${item.session_key}`;
@@ -77,9 +78,11 @@ export function needs(
       what: `failed: ${inert(item.preview.split("\n", 1)[0] ?? "")}`,
       why: visible(sentence(item.error?.error ?? "The turn failed.")),
       at: item.finished_at ?? item.created_at,
-      open: href(talkOf(item)),
       item: item.item_id,
-      again: item.kind === "message",
+      // The conversations of an agent that was removed lead nowhere.
+      ...(names.has(item.agent)
+        ? { open: href(talkOf(item)), again: item.kind === "message" }
+        : {}),
     });
   }
   const failures = list.sort((a, b) => (b.at ?? now) - (a.at ?? now));

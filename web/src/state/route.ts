@@ -133,10 +133,15 @@ export function createRoute() {
   const [route, setRoute] = createSignal(parse(location.hash));
   addEventListener("hashchange", () => setRoute(parse(location.hash)));
   /** Also where the page is already: a message that is sought again is shown again. */
-  function go(next: Route): void {
+  function go(next: Route, how: "step" | "same step" = "step"): void {
     const hash = href(next);
-    if (location.hash === hash) setRoute(next);
-    else location.hash = hash;
+    const isSame = location.hash === hash;
+    if (!isSame && how === "step") {
+      location.hash = hash;
+      return;
+    }
+    if (!isSame) history.replaceState(null, "", hash);
+    setRoute(next);
   }
   return { route, go };
 }

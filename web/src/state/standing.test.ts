@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { AgentInfo, HiveState, InboxItem } from "../api/types";
 import type { RunningTurn } from "./hive";
-import { agentStanding, counts, standingOf } from "./standing";
+import { agentStanding, counts, retryOf, standingOf } from "./standing";
 
 const now = 1_800_000_000_000;
 
@@ -47,15 +47,25 @@ test("an agent runs when one of its turns does, and waits when all of them wait"
   expect(agentStanding(known, { ...main, status: "failed" })).toBe("failed");
 });
 
-test("a turn that is tried again later waits; one that pauses inside of it runs", () => {
+test("a turn that is tried again later waits for nobody; one that pauses inside of it runs", () => {
   const retry = { scope: "turn", code: "overloaded", next_at: now } as const;
-  const of = (state: string) =>
-    agentStanding({ turns: turns({ ...turn("a", "a1", state), retry }), recent: [] }, main);
-  expect([of("ready"), of("running")]).toEqual(["waiting", "running"]);
+  const again = (state: string) => ({ ...turn("a", "a1", state), retry });
+  const of = (...all: RunningTurn[]) =>
+    agentStanding({ turns: turns(...all), recent: [] }, main);
+  const standings = ["ready", "waiting", "running"].map((state) => of(again(state)));
+  expect(standings).toEqual(["retrying", "retrying", "running"]);
+  expect(of(again("ready"), turn("b", "b1", "waiting"))).toBe("waiting");
+  expect(retryOf(again("waiting"), now + 1)).toBe(retry);
+  expect([retryOf(again("running"), now), retryOf(again("running"), now - 1)]).toEqual([
+    undefined,
+    retry,
+  ]);
+  const counted = counts([again("ready"), turn("b", "b1", "waiting")], {} as HiveState);
+  expect(counted).toEqual({ running: 0, waiting: 1, retrying: 1, queued: 0 });
 });
 
 test("the numbers of the sentence are those of the marks", () => {
   const snapshot = { work: { queued: 1, running: 7, waiting: 7 } } as HiveState;
   const counted = counts(Object.values(known.turns), snapshot);
-  expect(counted).toEqual({ running: 1, waiting: 1, queued: 1 });
+  expect(counted).toEqual({ running: 1, waiting: 1, retrying: 0, queued: 1 });
 });

@@ -1,10 +1,10 @@
 // What an agent and each of its conversations is doing: the one rule behind the marks at the side,
 // the header of a conversation, Home and the title of the window.
 
-import type { AgentInfo, HiveState, InboxItem } from "../api/types";
+import type { AgentInfo, HiveState, InboxItem, RetryInfo } from "../api/types";
 import type { RunningTurn } from "./hive";
 
-export type Standing = "running" | "waiting" | "queued" | "failed" | "idle";
+export type Standing = "running" | "waiting" | "retrying" | "queued" | "failed" | "idle";
 
 export interface Known {
   turns: Record<string, RunningTurn>;
@@ -28,7 +28,7 @@ export function standingOf(known: Known, which: Which, now = Date.now()): Standi
     (turn) =>
       turn.agent === agent && (session ? turn.session === session : turn.session_key === key),
   );
-  if (turn) return isWaiting(turn) ? "waiting" : "running";
+  if (turn) return turnStanding(turn);
   if (!current) return "idle";
   const items = known.recent.filter((item) => item.agent === agent && item.session_key === key);
   if (items.some((item) => item.state === "pending")) return "queued";
@@ -40,12 +40,15 @@ export function isFailure(item: InboxItem, now: number): boolean {
   return (item.state === "failed" || item.state === "dead") && now - item.created_at <= DAY;
 }
 
-/** An agent runs when one of its turns does; it waits when all of them wait. */
+/** An agent runs when one of its turns does, else it waits when one of them waits. */
 export function agentStanding(known: Known, agent: AgentInfo): Standing {
   if (agent.status === "failed") return "failed";
   const turns = Object.values(known.turns).filter((turn) => turn.agent === agent.name);
-  if (!turns.every(isWaiting)) return "running";
-  if (turns.length) return "waiting";
+  const standings = turns.map(turnStanding);
+  const first = (["running", "waiting", "retrying"] as const).find((one) =>
+    standings.includes(one),
+  );
+  if (first) return first;
   const isQueued = (item: InboxItem) => item.agent === agent.name && item.state === "pending";
   return known.recent.some(isQueued) ? "queued" : "idle";
 }
@@ -53,16 +56,30 @@ export function agentStanding(known: Known, agent: AgentInfo): Standing {
 export interface Counts {
   running: number;
   waiting: number;
+  retrying: number;
   queued: number;
 }
 
-/** Turns that run, turns that wait, messages that no turn has taken. */
+/** Turns that run, that wait, that are tried again later; messages that no turn has taken. */
 export function counts(turns: RunningTurn[], snapshot: HiveState): Counts {
-  const waiting = turns.filter(isWaiting).length;
-  return { running: turns.length - waiting, waiting, queued: snapshot.work?.queued ?? 0 };
+  const number = (one: Standing) => turns.filter((turn) => turnStanding(turn) === one).length;
+  const [running, waiting, retrying] = [number("running"), number("waiting"), number("retrying")];
+  return { running, waiting, retrying, queued: snapshot.work?.queued ?? 0 };
 }
 
-/** For a person, for a time, or for another try; a pause inside a running turn is none. */
-export function isWaiting(turn: RunningTurn): boolean {
-  return turn.state === "waiting" || (turn.state === "ready" && turn.retry != null);
+/** Between two tries nobody is needed; a pause inside a running turn is a part of that. */
+export function turnStanding(turn: RunningTurn): "running" | "waiting" | "retrying" {
+  if (turn.state === "running") return "running";
+  if (turn.retry != null) return "retrying";
+  return turn.state === "waiting" ? "waiting" : "running";
+}
+
+export const isRetrying = (turn: RunningTurn | undefined): boolean =>
+  turn !== undefined && turnStanding(turn) === "retrying";
+
+/** Why and when a turn is tried again: between two leases of it, or before a call of its model. */
+export function retryOf(turn: RunningTurn | undefined, now: number): RetryInfo | undefined {
+  const { retry } = turn ?? {};
+  if (!turn || !retry) return undefined;
+  return isRetrying(turn) || retry.next_at > now ? retry : undefined;
 }

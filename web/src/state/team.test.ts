@@ -1,6 +1,16 @@
 import { expect, test } from "vitest";
-import type { AgentInfo } from "../api/types";
-import { among, below, draw, NODE, teamStanding } from "./team";
+import type { AgentInfo, InboxItem, TemplateInfo } from "../api/types";
+import {
+  among,
+  below,
+  draw,
+  filesProblem,
+  freeName,
+  lastFailure,
+  NODE,
+  taken,
+  teamStanding,
+} from "./team";
 
 const member = (name: string, parent?: string) => ({ name, parent: parent ?? null });
 const ORCHARD = [
@@ -93,4 +103,34 @@ test("what an agent does counts before what is wanted of it", () => {
   const work = { running: 0, waiting: 0, queued: 2 };
   expect(teamStanding(known({}), { ...active, work } as AgentInfo)).toBe("queued");
   expect(teamStanding(known({}), { ...active, status: "failed" } as AgentInfo)).toBe("failed");
+});
+
+test("the last failure of an agent, until a turn of it ends well", () => {
+  const item = (item_id: string, agent: string, state: string, finished_at?: number) =>
+    ({ item_id, agent, state, finished_at }) as InboxItem;
+  const recent = [
+    item("open", "a", "running"),
+    item("short", "a", "done", 5),
+    item("long", "a", "failed", 9),
+    item("other", "b", "failed", 3),
+    item("good", "b", "done", 7),
+  ];
+  expect(lastFailure(recent, "a")?.item_id).toBe("long");
+  expect([lastFailure(recent, "b"), lastFailure([], "a")]).toEqual([undefined, undefined]);
+});
+
+test("files with a mistake belong to the agent in whose folder they are", () => {
+  const problem = { file: "/home/x/.skep/teams/api/config.yaml", text: "unknown key" };
+  const of = (name: string, status = "active") => filesProblem([problem], { name, status });
+  expect([of("api"), of("ap"), of("api", "failed")]).toEqual([problem, undefined, undefined]);
+  const relative = { ...problem, file: "teams/api/config.yaml" };
+  expect(filesProblem([relative], { name: "api", status: "active" })).toBe(relative);
+});
+
+test("a team from a template gets a name that is free for all of it", () => {
+  const agents = ["lab", "lab-scout"].map((name) => ({ name, description: "" }));
+  const template: TemplateInfo = { name: "lab", description: "", agents, request: "" };
+  expect(freeName(["main"], template)).toBe("lab");
+  expect(freeName(["lab", "lab-2-scout"], template)).toBe("lab-3");
+  expect(taken(["bees-scout"], template, "bees")).toEqual(["bees-scout"]);
 });

@@ -1,6 +1,6 @@
 // The tree of agents as a picture: where each one stands, and what one looks at.
 
-import type { AgentInfo } from "../api/types";
+import type { AgentInfo, ConfigProblem, InboxItem, TemplateInfo } from "../api/types";
 import { agentStanding, type Known, type Standing } from "./standing";
 
 /** One agent in the tree. Pixels from the corner of the picture. */
@@ -164,10 +164,43 @@ export function teamStanding(known: Known, agent: AgentInfo): TeamStanding {
   // How much is queued is known: recent items, which say it too, are looked through for nothing.
   const busy: Known = agent.work ? { turns: known.turns, recent: [] } : known;
   const standing = agentStanding(busy, agent);
-  if (standing === "failed" || standing === "running" || standing === "waiting") return standing;
+  if (standing !== "queued" && standing !== "idle") return standing;
   if (agent.status === "paused" || agent.status === "stopped") return agent.status;
   const { running = 0, waiting = 0, queued = 0 } = agent.work ?? {};
   if (running > 0) return "running";
   if (waiting > 0) return "waiting";
   return queued > 0 ? "queued" : "idle";
+}
+
+/** What the newest turn of an agent failed at; nothing where it did not fail. */
+export function lastFailure(recent: InboxItem[], agent: string): InboxItem | undefined {
+  let last: InboxItem | undefined;
+  for (const item of recent) {
+    const isNewer = (item.finished_at ?? 0) > (last?.finished_at ?? 0);
+    if (item.agent === agent && isNewer) last = item;
+  }
+  return last?.state === "failed" || last?.state === "dead" ? last : undefined;
+}
+
+/** Why the files of an agent are not in force, while it goes on with earlier ones. */
+export function filesProblem(
+  problems: ConfigProblem[] | undefined,
+  { name, status }: Pick<AgentInfo, "name" | "status">,
+): ConfigProblem | undefined {
+  // One that cannot work says so itself.
+  if (status === "failed") return undefined;
+  return problems?.find(({ file }) => `/${file}`.includes(`/teams/${name}/`));
+}
+
+/** Those of a template's agents whose names are taken, where its lead is called `name`. */
+export function taken(names: string[], template: TemplateInfo, name: string): string[] {
+  const team = template.agents.map((one) => name + one.name.slice(template.name.length));
+  return team.filter((one) => names.includes(one));
+}
+
+/** The template's own name, else one behind it by number, that nobody of the team is called yet. */
+export function freeName(names: string[], template: TemplateInfo): string {
+  let name = template.name;
+  for (let at = 2; taken(names, template, name).length; at += 1) name = `${template.name}-${at}`;
+  return name;
 }

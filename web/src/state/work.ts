@@ -6,12 +6,22 @@ import { createStore, reconcile } from "solid-js/store";
 import { get, query, said } from "../api/http";
 import type { Event, WorkCounts, WorkItem, WorkPage } from "../api/types";
 import { inOrder, type Live, settled } from "./live";
-import { COLUMNS, type Column, midnight, STATES, type WorkShow, workFilter } from "./workShow";
+import {
+  byEnd,
+  COLUMNS,
+  type Column,
+  midnight,
+  STATES,
+  type WorkShow,
+  workFilter,
+} from "./workShow";
 
 /** Several events at once are one look. */
 const SETTLE = 400;
 /** Items of a column on the board; the others are in the table. */
 export const SHOWN = 6;
+/** Of what has ended more are read: the last to end may have been accepted long before. */
+const ENDED = 50;
 /** Items of the table that are read at once. */
 const PAGE = 200;
 /** Each of these changes what an item is or what became of it. */
@@ -62,6 +72,8 @@ function ofToday(show: WorkShow, items: WorkItem[]): WorkItem[] {
   return show.today ? items.filter(fits) : items;
 }
 
+const hasEnded = (column: Column) => column === "done" || column === "failed";
+
 /** The newest of each column. */
 export function createBoard(live: Live, show: () => WorkShow) {
   const [state, set] = createStore<BoardState>({ lanes: none(), read: false });
@@ -77,7 +89,8 @@ export function createBoard(live: Live, show: () => WorkShow) {
       const pages = await Promise.all(
         COLUMNS.map((column) => {
           const counts = column === "done" ? { since } : {};
-          return read(now, STATES[column], { limit: SHOWN + 1, ...counts });
+          const limit = hasEnded(column) ? ENDED : SHOWN + 1;
+          return read(now, STATES[column], { limit, ...counts });
         }),
       );
       if (!isNewer()) return;
@@ -90,7 +103,8 @@ export function createBoard(live: Live, show: () => WorkShow) {
           const isWhole = items.length === page.items.length && items.length > 0;
           const more = items.length > SHOWN || (page.next != null && isWhole);
           set("lanes", column, "more", more);
-          set("lanes", column, "items", reconcile(items.slice(0, SHOWN), { key: "item_id" }));
+          const shown = (hasEnded(column) ? byEnd(items) : items).slice(0, SHOWN);
+          set("lanes", column, "items", reconcile(shown, { key: "item_id" }));
           if (page.counts) set("counts", reconcile(page.counts));
         }
         set("read", true);

@@ -1,5 +1,7 @@
 // What the page Work shows: it stands in the address, so that a filter can be kept and sent.
 
+import type { WorkItem } from "../api/types";
+
 /** Columns of the board; each is a few states of items. */
 export const COLUMNS = ["queued", "running", "waiting", "done", "failed"] as const;
 export type Column = (typeof COLUMNS)[number];
@@ -11,6 +13,28 @@ export const STATES: Record<Column, string> = {
   done: "done",
   failed: "failed,dead,cancelled",
 };
+
+/**
+ * The items of a column of the board. Those that are tried again later stand among the queued ones,
+ * whatever their state is meanwhile; what has ended stands by when it did.
+ */
+export function columnItems<T extends WorkItem>(
+  lanes: Record<Column, T[]>,
+  column: Column,
+  retries: (item: T) => boolean,
+): T[] {
+  const items = lanes[column];
+  if (column === "waiting") return items.filter((item) => !retries(item));
+  if (column !== "queued") return items;
+  const later = lanes.waiting.filter(retries);
+  return later.length ? [...items, ...later].sort((a, b) => b.ord - a.ord) : items;
+}
+
+/** Newest end first: they are listed by when they were accepted. */
+export function byEnd(items: WorkItem[]): WorkItem[] {
+  const at = (item: WorkItem) => item.finished_at ?? item.created_at;
+  return [...items].sort((a, b) => at(b) - at(a));
+}
 
 export const KINDS = ["message", "task", "peer", "reminder"] as const;
 export type Kind = (typeof KINDS)[number];

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { bytes, count, money, nameOf, sentence, span, title, undelivered } from "./format";
+import { bytes, count, ends, money, nameOf, sentence, span, title, undelivered } from "./format";
 
 test("spans", () => {
   const cases: [number, string][] = [
@@ -51,4 +51,11 @@ test("words", () => {
   const of = { agent: "main", created_at: Date.now() };
   expect(nameOf({ ...of, title: "Winter" })).toBe("Winter");
   for (const title of ["", "\u200b"]) expect(nameOf({ ...of, title })).toMatch(/^main, \d/);
+});
+
+test("names that begin alike stay apart when they are shortened", () => {
+  expect(ends("engineering", 15)).toBe("engineering");
+  expect(ends("engineering-coder", 15)).toBe("enginee…g-coder");
+  expect(ends("engineering-reviewer", 15)).toBe("enginee…eviewer");
+  expect(ends("abcdefgh", 4)).toBe("ab…h");
 });

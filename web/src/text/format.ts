@@ -74,6 +74,13 @@ export function title(text: string, longest = 60): string {
   return line.length > longest ? `${line.slice(0, longest - 1)}…` : line;
 }
 
+/** Without its middle: names that begin alike stay apart. */
+export function ends(text: string, most: number): string {
+  if (text.length <= most) return text;
+  const tail = Math.floor((most - 1) / 2);
+  return `${text.slice(0, most - 1 - tail)}…${text.slice(text.length - tail)}`;
+}
+
 /** What a conversation is called; one whose words say nothing, by when it began. */
 export function nameOf(of: { title: string; agent: string; created_at: number }): string {
   return isBlank(of.title) ? `${of.agent}, ${clock(of.created_at)}` : inert(of.title);

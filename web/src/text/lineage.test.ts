@@ -100,3 +100,22 @@ test("children stand beside their parent and none on another", () => {
   expect(c!.x + c!.width).toBeLessThanOrEqual(width);
   expect(place([])).toMatchObject({ placed: [], width: 2 });
 });
+
+test("work that is tried again is told from work that waits, a failure without its code", () => {
+  const chain = [
+    task("a", { state: "open", item_state: "waiting" }),
+    task("b", { state: "open", item_state: "pending" }),
+    task("c", { state: "failed", code: "provider_auth", result: "no key" }),
+  ];
+  const of = root(chain, { state: "pending", turn: "t" });
+  const retries = (one: { session_key: string }) => one.session_key === "task:r";
+  const seen = lineage(of, "r", whoIs, 10_000, (one) => one.turn === "t" || retries(one));
+  // Of what is queued nothing says whether it was begun.
+  expect(seen.map(({ mark, state, result }) => [mark, state, result])).toEqual([
+    ["done", "", undefined],
+    ["queue", "retrying", undefined],
+    ["queue", "retrying", undefined],
+    ["queue", "queued", undefined],
+    ["fail", "failed", "provider rejected the key"],
+  ]);
+});

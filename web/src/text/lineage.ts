@@ -2,8 +2,18 @@
 
 import type { ItemInfo, ItemState, TaskInfo } from "../api/types";
 import { clock, span, title } from "./format";
+import { failureWords } from "./outcomes";
 import { inert } from "./visible";
-import { howWords, markOf, nameOfWork, stateWords, type WorkMark } from "./work";
+import {
+  howWords,
+  isOpen,
+  markOf,
+  nameOfWork,
+  RETRYING,
+  standingOfItem,
+  stateWords,
+  type WorkMark,
+} from "./work";
 
 export interface LineageNode {
   id: string;
@@ -36,12 +46,16 @@ export interface Placed {
   width: number;
 }
 
+/** Whether the turn there, or this one of it, is tried again later. */
+type Retries = (of: { agent: string; session_key: string; turn?: string | null }) => boolean;
+
 /** `root` is the first item of the chain and knows all of its tasks. */
 export function lineage(
   root: ItemInfo,
   picked: string,
   whoIs: (principal: string) => string,
   now = Date.now(),
+  retries: Retries = () => false,
 ): LineageNode[] {
   const nodes: LineageNode[] = [];
   const children = (parent: string | undefined) =>
@@ -68,7 +82,7 @@ export function lineage(
     }
   };
   const walk = (task: TaskInfo, parent: number, depth: number) => {
-    const at = add({ ...nodeOf(task, picked, now), parent, depth });
+    const at = add({ ...nodeOf(task, picked, now, retries), parent, depth });
     asked(task.item_id, at, depth + 1);
     for (const child of children(task.item_id)) walk(child, at, depth + 1);
   };
@@ -84,6 +98,8 @@ export function lineage(
     when: clock(root.created_at, now),
     picked: false,
   });
+  const again = isOpen(root.state) && root.turn != null && retries(root);
+  const [mark, state] = standingOfItem(root.state, again);
   const first = add({
     id: root.item_id,
     parent: sender,
@@ -92,8 +108,8 @@ export function lineage(
     how: root.kind === "message" ? "" : howWords(root.kind),
     what: nameOfWork(root),
     result: root.response ? title(root.response, 120) : undefined,
-    mark: markOf(root.state),
-    state: stateWords(root.state),
+    mark,
+    state,
     when: took(root.started_at ?? root.created_at, root.finished_at, now),
     since: root.finished_at == null ? (root.started_at ?? root.created_at) : undefined,
     item: root.item_id,
@@ -106,15 +122,19 @@ export function lineage(
 
 type Bare = Omit<LineageNode, "parent" | "depth">;
 
-function nodeOf(task: TaskInfo, picked: string, now: number): Bare {
+function nodeOf(task: TaskInfo, picked: string, now: number, retries: Retries): Bare {
   const toOperator = task.agent === "operator";
-  const [mark, state] = standing(task);
+  // Of several that are queued in one conversation nothing says which its turn has taken.
+  const again = task.state === "open" && task.item_state === "waiting" && retries(task);
+  const [mark, state] = again ? RETRYING : standing(task);
+  const { code, result } = task;
+  const failed = code && failureWords({ code, error: result ?? "" });
   return {
     id: task.item_id,
     who: task.agent,
     how: howWords(task.kind),
     what: task.kind === "shape" ? change(task.preview) : nameOfWork(task),
-    result: task.result ? title(task.result, 120) : (task.code ?? undefined),
+    result: task.state === "failed" || !result ? failed || undefined : title(result, 120),
     mark,
     state,
     when: took(task.created_at, task.ended_at, now),

@@ -1,6 +1,13 @@
 import { expect, test } from "vitest";
 import type { Message, RetryInfo, TurnOutcome } from "../api/types";
-import { isAboutProfile, outcomeDetails, outcomeTitle, retryWords } from "./outcomes";
+import {
+  failureWords,
+  isAboutProfile,
+  outcomeDetails,
+  outcomeTitle,
+  pauseWords,
+  retryWords,
+} from "./outcomes";
 
 const turn = { turn: "t", seq: 3, started_at: 1000, steps: 0, tools_run: 0 };
 const outcome = (state: TurnOutcome["state"], over: Partial<TurnOutcome> = {}) =>
@@ -140,4 +147,13 @@ test.each([
   [{ next_at: 301_000 }, 1000, "next in 5:00"],
 ])("a pause counts down", (over, now, words) => {
   expect(retryWords(retry(over), now)).toBe(words);
+});
+
+test("a pause says why, and a failure says it without its code", () => {
+  expect(pauseWords(retry({ try: 2, of: 4 }), 1000)).toBe("Overloaded, next try in 8 s");
+  expect(pauseWords(retry({ code: "rate_limited" }), 9001)).toBe("Rate limited, next try now");
+  const error = "the model vendor refused the key (401); check the profile's key";
+  expect(failureWords({ code: "provider_auth", error })).toBe("provider rejected the key (401)");
+  expect(failureWords({ code: "limit_time", error: "" })).toBe("time limit reached");
+  expect(failureWords({ code: "", error: "" })).toBe("unknown reason");
 });

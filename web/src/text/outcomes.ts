@@ -1,9 +1,9 @@
 // What became of a turn that was not simply answered, in the words of a person.
 
-import type { Message, RetryInfo, TurnOutcome } from "../api/types";
+import type { Failure, Message, RetryInfo, TurnOutcome } from "../api/types";
 import { textOf } from "./calls";
 import { plural, sentence, span } from "./format";
-import { visible } from "./visible";
+import { inert, visible } from "./visible";
 
 const FAILURES: Record<string, string> = {
   provider_unavailable: "provider not available",
@@ -19,6 +19,8 @@ const FAILURES: Record<string, string> = {
   engine_ungated: "the engine made a tool call without permission",
   agent_unavailable: "agent not available",
   dead: "no try left",
+  interrupted: "a newer message came",
+  client_gone: "the client disconnected",
 };
 
 /** What an error repeats of its title, and the number that the title takes from it. */
@@ -62,8 +64,7 @@ export function outcomeTitle(outcome: TurnOutcome, last: Message | undefined): s
   const error = outcome.error ?? "";
   switch (outcome.state) {
     case "failed":
-      if (UNUSABLE.test(error)) return "Failed: no usable answer from the model";
-      return `Failed: ${failure(code, error)}`;
+      return `Failed: ${failureWords({ code: code ?? "", error })}`;
     case "cancelled": {
       const { started_at, ended_at } = outcome;
       const took = ended_at == null ? "" : ` after ${span(ended_at - started_at)}`;
@@ -82,7 +83,7 @@ function failure(code: string | null | undefined, error: string): string {
   const [, unpaid, number = "", status = ""] = REPEATED.exec(error) ?? [];
   const denied = status === "403" ? "provider denied access" : undefined;
   const known = unpaid ? "no credit at the provider" : denied;
-  return `${known ?? FAILURES[code ?? ""] ?? code ?? "unknown reason"}${number}`;
+  return `${known ?? FAILURES[code ?? ""] ?? (code || "unknown reason")}${number}`;
 }
 
 /** Whether a change of its model profile may help. */
@@ -101,8 +102,25 @@ export function tryWords({ attempt, of, scope, try: number }: RetryInfo): string
 /** `try 2 of 4, next in 8 s` */
 export function retryWords(retry: RetryInfo, now: number): string {
   const number = retry.try == null ? "" : `${tryWords(retry)}, `;
-  const rest = Math.ceil((retry.next_at - now) / 1000);
-  return `${number}${rest > 0 ? `next in ${rest < 60 ? `${rest} s` : span(rest * 1000)}` : "now"}`;
+  const rest = restWords(retry, now);
+  return number + (rest ? `next ${rest}` : "now");
+}
+
+/** `in 8 s`; nothing when it is time. */
+function restWords({ next_at }: RetryInfo, now: number): string | undefined {
+  const rest = Math.ceil((next_at - now) / 1000);
+  if (rest <= 0) return undefined;
+  return `in ${rest < 60 ? `${rest} s` : span(rest * 1000)}`;
+}
+
+/** `Overloaded, next try in 8 s`: the same outside of the conversation, which counts the tries. */
+export function pauseWords(retry: RetryInfo, now: number): string {
+  return `${RETRIES[retry.code] ?? retry.code}, next try ${restWords(retry, now) ?? "now"}`;
+}
+
+/** `provider rejected the key (401)`: why something failed, as a title says it. */
+export function failureWords({ code, error }: Failure): string {
+  return UNUSABLE.test(error) ? "no usable answer from the model" : inert(failure(code, error));
 }
 
 /** What there is to know beside the title. */

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { formProblem, formWords } from "./profile";
+import { formProblem, formWords, isByHand } from "./profile";
 
 const whole = { kind: "anthropic", name: "x", address: "", key: "sk-0123456789", model: "m" };
 
@@ -32,4 +32,9 @@ test("names of the file are names of the form", () => {
   expect(formWords("is api_url right?")).toBe("is the address right?");
   expect(formWords("check the profile's api_url; the key")).toBe("check the address; the key");
   expect(formWords("check `api_key`")).toBe("check the key");
+});
+
+test("a key that was not saved here tells that the profile was not, either", () => {
+  const keys = ["written out in providers.yaml", "OPENAI_API_KEY of the environment", "keys.env"];
+  expect([...keys, "none"].map((key) => isByHand({ key }))).toEqual([true, true, false, false]);
 });

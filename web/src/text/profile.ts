@@ -34,3 +34,12 @@ export function formWords(text: string): string {
   const named = (name: string) => new RegExp(`(?:the (?:profile's )?)?\`?${name}\`?`, "g");
   return text.replace(named("api_url"), "the address").replace(named("api_key"), "the key");
 }
+
+/**
+ * Whether it stands in `providers.yaml` as somebody wrote it, so that it is changed there alone.
+ * Told by its key: that of a profile that is saved here is in `keys.env` or the vault, or there is
+ * none. Nothing tells which of those were written by hand as well.
+ */
+export function isByHand({ key }: { key: string }): boolean {
+  return key === "written out in providers.yaml" || key.endsWith(" of the environment");
+}

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { EffectiveSettings } from "../api/types";
-import { settingRows } from "./settings";
+import { problemWords, settingRows } from "./settings";
 
 const SETTINGS: EffectiveSettings = {
   description: "Keeps the books",
@@ -33,4 +33,13 @@ test("settings in force are said by their keys", () => {
   expect(rows.policy).toBe("1 rule");
   const none = { ...SETTINGS, parent: null, budgets: {} };
   expect(Object.fromEntries(settingRows(none))).toMatchObject({ parent: "none", budgets: "none" });
+});
+
+test("the key that was meant comes before all that there are", () => {
+  const place = "teams/a/config.yaml:5:1: `descripton`: unknown key";
+  const text = `${place}; expected one of name, description; did you mean \`description\`?`;
+  const words = `${place}; did you mean \`description\`? Expected one of name, description.`;
+  expect(problemWords(text)).toBe(words);
+  const plain = `${place}; expected one of name, description`;
+  expect(problemWords(plain)).toBe(plain);
 });

@@ -1,7 +1,7 @@
 // The settings of an agent in force, as rows of a table.
 
 import type { AgentLimits, EffectiveSettings } from "../api/types";
-import { count, money, plural } from "./format";
+import { count, money, plural, sentence } from "./format";
 
 /** The key of the file, and what it comes to. */
 export type SettingRow = [key: string, value: string];
@@ -46,3 +46,10 @@ function limits(of: AgentLimits): string {
 }
 
 const tokens = (value: number) => `${count(value)} tokens`;
+
+/** What is wrong with a file: the word that was meant before all of those that there are. */
+export function problemWords(text: string): string {
+  const parts = /^(.*?); (expected .*); (did you mean .*\?)$/s.exec(text);
+  const [, before, expected, meant] = parts ?? [];
+  return meant ? `${before}; ${meant} ${sentence(expected ?? "")}` : text;
+}

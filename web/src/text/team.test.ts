@@ -34,6 +34,10 @@ test("what an agent does, in a few words", () => {
   expect(running).toEqual({ text: "Double bookings · 3:41", need: false });
   expect(doingWords({ ...idle, standing: "paused" }).text).toBe("Paused");
   expect(doingWords({ ...idle, standing: "waiting", asks: true }).need).toBe(true);
+  const retry = { scope: "turn", code: "unavailable", try: 2, of: 3, next_at: 223_000 };
+  const again = { state: "waiting", since: 1000, retry } as never;
+  const later = doingWords({ ...idle, standing: "retrying", turn: again }).text;
+  expect(later).toBe("Provider error, next try in 1 s");
   const broken = { ...agent, error: "/home/x/.skep/teams/a/config.yaml:1:1: unknown key" };
   const failed = doingWords({ ...idle, agent: broken, standing: "failed" });
   expect(failed).toEqual({ text: "config.yaml:1:1: unknown key", need: false, bad: true });

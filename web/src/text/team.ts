@@ -2,9 +2,11 @@
 
 import type { AgentDay, AgentInfo, ApprovalInfo } from "../api/types";
 import type { RunningTurn } from "../state/hive";
+import { retryOf } from "../state/standing";
 import type { TeamStanding } from "../state/team";
 import { wishWords } from "./asks";
 import { count, money, span, title } from "./format";
+import { pauseWords } from "./outcomes";
 import { inert } from "./visible";
 
 /** What of the day is used, and of how much. */
@@ -59,6 +61,8 @@ export function doingWords(of: Doing): { text: string; need: boolean; bad?: bool
   }
   if (approval) return { text: `Approval: ${approvalWords(approval)}`, need: true };
   if (asks) return { text: "Question for you", need: true };
+  const retry = retryOf(turn, now);
+  if (retry) return { text: pauseWords(retry, now), need: false };
   const does = title(agent.doing ?? turn?.body ?? "");
   if (standing === "waiting") {
     return { text: `Waiting: ${inert(turn?.waiting_for ?? "another try")}${since}`, need: false };

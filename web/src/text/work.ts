@@ -1,9 +1,10 @@
 // Work in the words of a person: what an item is called, how it stands, how long it took.
 
-import type { ItemState, WorkItem } from "../api/types";
+import type { ItemState, RetryInfo, WorkItem } from "../api/types";
 import type { Column } from "../state/workShow";
 import { clock, span, title } from "./format";
-import { inert, isBlank, visible } from "./visible";
+import { failureWords, pauseWords } from "./outcomes";
+import { isBlank, visible } from "./visible";
 
 /** Of those on the page. */
 export type WorkMark = "queue" | "run" | "wait" | "done" | "fail" | "stop";
@@ -29,6 +30,12 @@ const STATE_WORDS: Partial<Record<ItemState, string>> = { pending: "queued", dea
 
 export const markOf = (state: ItemState) => MARKS[state];
 export const stateWords = (state: ItemState) => STATE_WORDS[state] ?? state;
+
+/** How an item stands whose turn is tried again later, whatever its state is meanwhile. */
+export const RETRYING: [mark: WorkMark, words: string] = ["queue", "retrying"];
+export function standingOfItem(state: ItemState, retries: boolean): [WorkMark, string] {
+  return retries ? RETRYING : [markOf(state), stateWords(state)];
+}
 export const isOpen = (state: ItemState) =>
   state === "pending" || state === "running" || state === "waiting";
 
@@ -55,11 +62,11 @@ export function nameOfWork(item: { preview: string; kind: string }, longest = 80
   return isBlank(item.preview) ? howWords(item.kind) : title(item.preview, longest);
 }
 
-/** Why it is not done, where there is a why. */
-export function whyWords(item: WorkItem): string | undefined {
+/** Why it is not done, where there is a why; `retry` is the pause its turn is in. */
+export function whyWords(item: WorkItem, retry?: RetryInfo, now = 0): string | undefined {
+  if (retry) return pauseWords(retry, now);
   if (item.state === "waiting") return visible(`waiting for ${item.waiting_for ?? "something"}`);
-  if (item.error) return inert(`${item.error.code.replaceAll("_", " ")}`);
-  return undefined;
+  return item.error ? failureWords(item.error) : undefined;
 }
 
 /** Beside it: since when, how long, or when. */

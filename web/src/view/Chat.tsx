@@ -7,15 +7,16 @@ import { type Draft, draftId } from "../state/drafts";
 import { queued } from "../state/outbox";
 import { type ChatRoute, href, madeUp, talkOf } from "../state/route";
 import { shortKey } from "../state/self";
-import { standingOf } from "../state/standing";
+import { retryOf, standingOf } from "../state/standing";
 import { createTalk } from "../state/talk";
 import { textOf } from "../text/calls";
 import { clock, money, nameOf } from "../text/format";
+import { pauseWords } from "../text/outcomes";
 import { inert } from "../text/visible";
 import { Composer } from "./Composer";
 import { usePage } from "./context";
 import { ConversationMenu, ConversationTitle } from "./Conversation";
-import { createAction, createReading, onKey } from "./hooks";
+import { createAction, createHiveClock, createReading, onKey } from "./hooks";
 import { Inspector } from "./Inspector";
 import { Icon } from "./marks";
 import { Empty, Notice, Radios } from "./parts";
@@ -76,6 +77,7 @@ export function Chat(props: { route: ChatRoute }) {
   });
   const agent = () => hive.agents().find((one) => one.name === props.route.agent);
   const turn = () => hive.turnOf(props.route.agent, session(), props.route.key);
+  const now = createHiveClock(1000);
   // Again after each call of the model, and when somebody changes its name or place.
   const info = createReading<SessionInfo>(
     () => session() && url`/agents/${props.route.agent}/sessions/${session()!}`,
@@ -277,6 +279,8 @@ export function Chat(props: { route: ChatRoute }) {
     const parts = [props.route.agent, inert(chosen ?? agent()?.model ?? "")];
     const away = live.away();
     if (away !== undefined) return [...parts, `as of ${clock(away)}`].join(" · ");
+    const retry = retryOf(turn(), now());
+    if (retry) parts.splice(1, 0, pauseWords(retry, now()));
     const context = talk().state.context;
     if (context?.window) {
       parts.push(`${Math.round((context.used / context.window) * 100)} % of context`);

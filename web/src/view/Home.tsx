@@ -4,14 +4,14 @@ import { createComputed, For, Show } from "solid-js";
 import { createStore, reconcile } from "solid-js/store";
 import { post, url } from "../api/http";
 import type { InboxItem, SpendInfo, UsagePage } from "../api/types";
-import type { RunningTurn } from "../state/hive";
+import { messageOf, type RunningTurn } from "../state/hive";
 import { createNames } from "../state/names";
 import { isOpen, type Need, needs } from "../state/needs";
 import { href, talkOf } from "../state/route";
 import { shortKey } from "../state/self";
-import { counts, isWaiting } from "../state/standing";
+import { counts, retryOf, turnStanding } from "../state/standing";
 import { clock, count, money, plural, span, title } from "../text/format";
-import { retryWords } from "../text/outcomes";
+import { pauseWords } from "../text/outcomes";
 import { costOf, DAY, first, group, HOUR, spans, type Sum } from "../text/sums";
 import { Bars } from "./Bars";
 import { Coil } from "./Coil";
@@ -82,8 +82,9 @@ export function headline(number: number): string {
 function sentence(hive: ReturnType<typeof usePage>["hive"]): string {
   const snapshot = hive.state.snapshot;
   if (!snapshot) return "";
-  const { running, waiting, queued } = counts(hive.turns(), snapshot);
-  const queue = `${plural(running, "turn")} running, ${waiting} waiting, ${queued} queued.`;
+  const { running, waiting, retrying, queued } = counts(hive.turns(), snapshot);
+  const again = retrying ? `${retrying} retrying, ` : "";
+  const queue = `${plural(running, "turn")} running, ${waiting} waiting, ${again}${queued} queued.`;
   if (!snapshot.spend) return queue;
   const limit = snapshot.spend.limits.cost_per_day;
   const of = limit == null ? "" : `, limit ${money(limit)}`;
@@ -116,8 +117,11 @@ function Nothing() {
 function Running() {
   const { hive, live } = usePage();
   const now = createHiveClock(1000);
-  const heading = () =>
-    hive.turns().length && hive.turns().every(isWaiting) ? "Waiting" : "Running now";
+  const heading = () => {
+    const standings = hive.turns().map(turnStanding);
+    if (standings.length === 0 || standings.includes("running")) return "Running now";
+    return standings.includes("waiting") ? "Waiting" : "Retrying";
+  };
   return (
     <Section
       id="run-h"
@@ -136,20 +140,15 @@ function Running() {
 function RunningTurnRow(props: { turn: RunningTurn; now: number }) {
   const { hive } = usePage();
   const doing = () => {
-    const { retry, state, waiting_for } = props.turn;
-    if (retry && retry.next_at > props.now) return `retrying: ${retryWords(retry, props.now)}`;
+    const { state, waiting_for } = props.turn;
+    const retry = retryOf(props.turn, props.now);
+    if (retry) return pauseWords(retry, props.now);
     if (state === "waiting") return `waiting: ${waiting_for ?? ""}`;
     const tool = props.turn.strip.findLast((step) => step.kind === "tool" && !step.until);
     return tool?.tool ?? "waiting for the model";
   };
-  /** Of a turn that began before the page was opened, the newest message. */
-  const words = () => {
-    const { agent, body, session_key } = props.turn;
-    const item = hive.state.recent.find(
-      (one) => one.agent === agent && one.session_key === session_key && one.state !== "pending",
-    );
-    return title(body ?? item?.preview ?? "") || shortKey(session_key);
-  };
+  const words = () =>
+    title(messageOf(props.turn, hive.state.recent)) || shortKey(props.turn.session_key);
   const stop = () => {
     const { agent, session_key } = props.turn;
     void post(url`/agents/${agent}/stop`, { session_key });
@@ -157,7 +156,7 @@ function RunningTurnRow(props: { turn: RunningTurn; now: number }) {
   return (
     <li>
       <div class="row">
-        <StandingMark of={isWaiting(props.turn) ? "waiting" : "running"} />
+        <StandingMark of={turnStanding(props.turn)} />
         <a href={href(talkOf(props.turn))}>
           <b>{props.turn.agent}</b>
         </a>
@@ -287,7 +286,8 @@ function Results() {
   // What was said in a conversation that was deleted is gone.
   const isDone = (item: InboxItem) => item.state === "done" && item.preview.trim() !== "";
   const done = () => hive.state.recent.filter(isDone).slice(0, 8);
-  const nameOf = createNames(live, done);
+  const isThere = (agent: string) => hive.names().includes(agent);
+  const nameOf = createNames(live, done, isThere);
   return (
     <Show when={done().length}>
       <Section id="res-h" class="gap-top whole" title="Recent results">
@@ -306,7 +306,9 @@ function Results() {
               {(item) => (
                 <tr>
                   <td class="full">
-                    <a href={href(talkOf(item))}>{title(item.preview, 90)}</a>
+                    <Show when={isThere(item.agent)} fallback={title(item.preview, 90)}>
+                      <a href={href(talkOf(item))}>{title(item.preview, 90)}</a>
+                    </Show>
                   </td>
                   <td>{item.agent}</td>
                   <td class="muted hide-s">{nameOf(item)}</td>

@@ -8,7 +8,7 @@ import type { ProviderInfo, ProviderList, ProviderTry } from "../api/types";
 import { draftId } from "../state/drafts";
 import { href, talkOf } from "../state/route";
 import { sentence, span } from "../text/format";
-import { formProblem, formWords } from "../text/profile";
+import { formProblem, formWords, isByHand } from "../text/profile";
 import { inert } from "../text/visible";
 import { usePage } from "./context";
 import { Confirm } from "./Dialog";
@@ -63,23 +63,30 @@ export function Models(props: { first: boolean }) {
           <Notice text={list.error} />
           <ul class="profiles">
             <For each={list.latest?.providers}>
-              {(one) => <Profile one={one} edit={none() ? undefined : edit} removed={keep} />}
+              {(one) => (
+                <Profile one={one} edit={none() ? undefined : edit} removed={keep}>
+                  <Show when={edited()?.name === one.name}>
+                    <Section
+                      id="edit-h"
+                      title={`Edit ${one.name}`}
+                      beside={
+                        <button class="btn bare" onClick={() => edit(undefined)}>
+                          Cancel
+                        </button>
+                      }
+                    >
+                      {form()}
+                    </Section>
+                  </Show>
+                </Profile>
+              )}
             </For>
           </ul>
-          <Section
-            id="add-h"
-            class="setup"
-            title={edited() ? `Edit ${edited()!.name}` : "Add a provider"}
-            beside={
-              <Show when={edited()}>
-                <button class="btn bare" onClick={() => edit(undefined)}>
-                  Cancel
-                </button>
-              </Show>
-            }
-          >
-            {form()}
-          </Section>
+          <Show when={!edited()}>
+            <Section id="add-h" class="setup" title="Add a provider">
+              {form()}
+            </Section>
+          </Show>
         </PageBody>
       }
     >
@@ -160,6 +167,8 @@ function Profile(props: {
   /** Nothing while no profile is written. */
   edit: ((one: ProviderInfo) => void) | undefined;
   removed: () => void;
+  /** The form, while it is edited. */
+  children: JSX.Element;
 }) {
   const action = createAction();
   const [tried, setTried] = createSignal<ProviderTry>();
@@ -178,7 +187,7 @@ function Profile(props: {
       ["Edit", edit],
       ["Delete", () => setDeleting(true)],
     ];
-    return props.edit ? all : all.slice(0, 1);
+    return props.edit && !isByHand(props.one) ? all : all.slice(0, 1);
   };
   return (
     <li>
@@ -198,6 +207,9 @@ function Profile(props: {
               </button>
             )}
           </For>
+          <Show when={props.edit && isByHand(props.one)}>
+            <span class="small faint">in providers.yaml</span>
+          </Show>
         </div>
       </div>
       <p class="small faint">{inert(facts())}</p>
@@ -225,6 +237,7 @@ function Profile(props: {
           </Show>
         </Confirm>
       </Show>
+      {props.children}
     </li>
   );
 

@@ -80,22 +80,24 @@ function Failure(props: { need: Need }) {
     <div class="inline-cmd">
       <blockquote>{props.need.why}</blockquote>
       <Show when={props.need.unknown}>{(call) => <Command of={call()} />}</Show>
-      <Show when={props.need.open}>
-        {(open) => (
-          <div class="acts">
-            <Show when={may("configure") && props.need.unknown}>
-              {(call) => <Resolve call={call()} />}
-            </Show>
-            <Show when={props.need.item}>
-              {(item) => (
-                <Again item={item()} of={props.need.what} again={props.need.again === true} />
-              )}
-            </Show>
-            <a class="btn bare" href={open()}>
-              Open
-            </a>
-          </div>
-        )}
+      <Show when={props.need.open ?? props.need.item}>
+        <div class="acts">
+          <Show when={may("configure") && props.need.unknown}>
+            {(call) => <Resolve call={call()} />}
+          </Show>
+          <Show when={props.need.item}>
+            {(item) => (
+              <Again item={item()} of={props.need.what} again={props.need.again === true} />
+            )}
+          </Show>
+          <Show when={props.need.open}>
+            {(open) => (
+              <a class="btn bare" href={open()}>
+                Open
+              </a>
+            )}
+          </Show>
+        </div>
       </Show>
     </div>
   );

@@ -55,7 +55,9 @@ function AgentTalks(props: { agent: AgentInfo; open: OpenTalk }) {
     <details open={open()} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>
         <StandingMark of={agentStanding(hive.state, props.agent)} />
-        {props.agent.name}
+        <span class="clip" title={props.agent.name}>
+          {props.agent.name}
+        </span>
         <span class="tag">{props.agent.engine}</span>
         <DangerTag of={props.agent} />
       </summary>

@@ -9,6 +9,7 @@ import { Mark, type MarkName } from "./marks";
 const MARKS: Record<Standing, MarkName> = {
   running: "run",
   waiting: "wait",
+  retrying: "queue",
   queued: "queue",
   failed: "fail",
   idle: "idle",

@@ -5,6 +5,7 @@ import { createStore } from "solid-js/store";
 import { post, url } from "../../api/http";
 import type { MadeTeam, Templates } from "../../api/types";
 import { random } from "../../state/route";
+import { freeName, taken } from "../../state/team";
 import { sentence } from "../../text/format";
 import { usePage } from "../context";
 import { Dialog } from "../Dialog";
@@ -19,12 +20,21 @@ export function NewTeam(props: { parent: string | undefined; close: () => void }
   const [form, set] = createStore({ template: "", name: "", parent: props.parent ?? ROOT });
   const all = () => read.latest?.templates ?? [];
   const chosen = createMemo(() => all().find(({ name }) => name === form.template) ?? all()[0]);
+  /** What was typed, else what is suggested. */
+  const lead = () => form.name.trim() || (chosen() ? freeName(hive.names(), chosen()!) : "");
+  const clash = () => (chosen() ? taken(hive.names(), chosen()!, lead()) : []);
+  const problem = () => {
+    const [first] = clash();
+    // Those that the request itself has just made stay unsaid.
+    if (first && !action.busy()) return `The agent ${first} is there already.`;
+    return action.problem() && sentence(action.problem()!);
+  };
   /** The same request again makes no second team. */
   const sent = { body: "", key: "" };
 
   async function make(template: string): Promise<void> {
     const body = {
-      name: form.name.trim() || undefined,
+      name: lead() === template ? undefined : lead(),
       parent: form.parent === ROOT ? undefined : form.parent,
     };
     const text = JSON.stringify([template, body]);
@@ -56,7 +66,7 @@ export function NewTeam(props: { parent: string | undefined; close: () => void }
             class="form"
             onSubmit={(event) => {
               event.preventDefault();
-              void action.run(() => make(one().name));
+              if (clash().length === 0) void action.run(() => make(one().name));
             }}
           >
             <fieldset class="templates">
@@ -83,14 +93,14 @@ export function NewTeam(props: { parent: string | undefined; close: () => void }
               aria-describedby="team-name-hint"
               autocomplete="off"
               spellcheck={false}
-              placeholder={one().name}
+              placeholder={freeName(hive.names(), one())}
               value={form.name}
               onInput={(event) => set("name", event.currentTarget.value)}
             />
             <p class="hint" id="team-name-hint">
               Of the lead; the other names begin with it. Names cannot be changed later.
             </p>
-            <Notice text={action.problem() && sentence(action.problem()!)} marked />
+            <Notice text={problem()} marked />
             <label for="team-parent">Reports to</label>
             <Select
               id="team-parent"
@@ -104,7 +114,7 @@ export function NewTeam(props: { parent: string | undefined; close: () => void }
                 {({ name, description }) => (
                   <>
                     <dt class="mono">
-                      {(form.name.trim() || one().name) + name.slice(one().name.length)}
+                      {lead() + name.slice(one().name.length)}
                     </dt>
                     <dd>{description}</dd>
                   </>
@@ -113,7 +123,7 @@ export function NewTeam(props: { parent: string | undefined; close: () => void }
             </dl>
             <p class="hint">First task to try: {one().request}</p>
             <div class="acts">
-              <button class="btn go" aria-disabled={action.busy()}>
+              <button class="btn go" aria-disabled={action.busy() || clash().length > 0}>
                 Create team
               </button>
               <button type="button" class="btn bare" onClick={props.close}>

@@ -2,26 +2,35 @@
 
 import { createMemo, For, Show } from "solid-js";
 import { query, url } from "../../api/http";
-import type { AgentFile, AgentInfo, Inbox } from "../../api/types";
-import { isWaiting } from "../../state/standing";
+import type { AgentFile, AgentInfo, WorkPage } from "../../api/types";
+import { messageOf } from "../../state/hive";
+import { retryOf, turnStanding } from "../../state/standing";
 import { href, talkOf } from "../../state/route";
 import { shortKey } from "../../state/self";
+import { filesProblem, lastFailure } from "../../state/team";
 import { danger } from "../../text/asks";
-import { clock, plural, span, title } from "../../text/format";
+import { clock, plural, sentence, span, title } from "../../text/format";
+import { failureWords, pauseWords } from "../../text/outcomes";
 import { spendShare, spendWords } from "../../text/team";
-import { inert } from "../../text/visible";
+import { inert, visible } from "../../text/visible";
 import { Wants } from "../approvals/AskCard";
 import { usePage } from "../context";
 import { createClock, createReading } from "../hooks";
 import { Mark } from "../marks";
 import { DangerTag, Notice, Section } from "../parts";
+import { StandingMark } from "../Standing";
 import { number, Parts, readPrompt } from "./Prompt";
 
+/** Of an agent whose files have a mistake. */
+export const EARLIER = "Its files have a mistake; the earlier settings are in force.";
+const NO_WORDS = { code: "", error: "" };
+
 export function Now(props: { agent: AgentInfo; changed: number }) {
-  const { may } = usePage();
+  const { hive, may } = usePage();
+  const name = () => props.agent.name;
   return (
     <>
-      <Needs name={props.agent.name} />
+      <Needs name={name()} />
       <Show when={props.agent.error ?? props.agent.policy_error}>
         {(why) => (
           <div class="notice bad">
@@ -29,10 +38,33 @@ export function Now(props: { agent: AgentInfo; changed: number }) {
           </div>
         )}
       </Show>
+      <Show when={filesProblem(hive.state.snapshot?.hive.config.problems, props.agent)}>
+        <div class="notice bad">
+          <span class="grow">{EARLIER}</span>
+          <Show when={may("read_settings")}>
+            <a class="btn bare" href={href({ page: "team", agent: name(), tab: "settings" })}>
+              Settings
+            </a>
+          </Show>
+        </div>
+      </Show>
+      <Show when={lastFailure(hive.state.recent, name())}>
+        {(item) => (
+          <div class="notice bad">
+            <span class="grow">
+              Last turn failed ({clock(item().finished_at ?? item().created_at)}).{" "}
+              {visible(sentence(item().error?.error || failureWords(item().error ?? NO_WORDS)))}
+            </span>
+            <a class="btn bare" href={href({ page: "work", item: item().item_id })}>
+              Open
+            </a>
+          </div>
+        )}
+      </Show>
       <Queue agent={props.agent} />
       <Engine agent={props.agent} changed={props.changed} />
       <Show when={may("read_settings") && props.agent.status !== "failed"}>
-        <PromptSum name={props.agent.name} changed={props.changed} />
+        <PromptSum name={name()} changed={props.changed} />
       </Show>
     </>
   );
@@ -96,15 +128,17 @@ function Queue(props: { agent: AgentInfo }) {
   const name = () => props.agent.name;
   const turns = () => hive.turns().filter((turn) => turn.agent === name());
   const work = createMemo(() => JSON.stringify(props.agent.work ?? {}));
-  const pending = createReading<Inbox>(
+  const pending = createReading<WorkPage>(
     () =>
       may("watch")
-        ? `/inbox${query({ agent: name(), state: "pending", limit: SHOWN })}`
+        ? `/work${query({ agent: name(), state: "pending", limit: SHOWN })}`
         : undefined,
     // Its numbers change with what waits.
     work,
   );
-  const items = () => [...(pending.latest?.items ?? [])].reverse();
+  const all = () => [...(pending.latest?.items ?? [])].reverse();
+  /** What belongs to a turn is in its row already. */
+  const items = () => all().filter(({ turn }) => !turn || !hive.state.turns[turn]);
   const more = () => (props.agent.work?.queued ?? 0) - items().length;
   return (
     <Section id="queue-h" title="Queue">
@@ -112,14 +146,21 @@ function Queue(props: { agent: AgentInfo }) {
         <For each={turns()}>
           {(turn) => (
             <li>
-              <Mark name={isWaiting(turn) ? "wait" : "run"} />
+              <StandingMark of={turnStanding(turn)} />
               <a class="clip" href={href(talkOf(turn))}>
-                {title(turn.body ?? "") || shortKey(turn.session_key)}
+                {title(messageOf(turn, hive.state.recent)) || shortKey(turn.session_key)}
               </a>
-              <span class="faint small nowrap">
-                {isWaiting(turn) ? "waiting " : ""}
-                {span(Math.max(0, now() - turn.since))}
-              </span>
+              <Show
+                when={retryOf(turn, now())}
+                fallback={
+                  <span class="faint small nowrap">
+                    {turnStanding(turn) === "waiting" ? "waiting " : ""}
+                    {span(Math.max(0, now() - turn.since))}
+                  </span>
+                }
+              >
+                {(retry) => <span class="faint small">{pauseWords(retry(), now())}</span>}
+              </Show>
             </li>
           )}
         </For>
@@ -139,7 +180,7 @@ function Queue(props: { agent: AgentInfo }) {
       <Show when={pending.latest && turns().length + items().length === 0}>
         <p class="faint small">Nothing is queued.</p>
       </Show>
-      <Show when={more() > 0 && items().length === SHOWN}>
+      <Show when={more() > 0 && all().length === SHOWN}>
         <p class="small">
           <a href={href({ page: "work", view: "table", agent: name(), column: "queued" })}>
             {more()} older

@@ -6,7 +6,7 @@ import { query, url } from "../../api/http";
 import type { ConfigProblem, GuidanceInfo, PromptInfo, PromptPartInfo } from "../../api/types";
 import { plural } from "../../text/format";
 import { promptSums, tierWords } from "../../text/prompt";
-import { inert } from "../../text/visible";
+import { visible } from "../../text/visible";
 import { Copy } from "../Copy";
 import { createReading } from "../hooks";
 import { Notice, Section, Select } from "../parts";
@@ -39,7 +39,7 @@ export function Parts(props: { of: PromptInfo }) {
         <For each={sums()}>
           {({ title, tokens }) => (
             <li>
-              <span class="clip">{inert(title)}</span>
+              <span class="clip">{visible(title)}</span>
               <span class="num muted">{number(tokens)}</span>
             </li>
           )}
@@ -50,35 +50,37 @@ export function Parts(props: { of: PromptInfo }) {
 }
 
 export function Warnings(props: { of: ConfigProblem[] }) {
-  return <For each={props.of}>{(one) => <p class="notice warn">{inert(one.text)}</p>}</For>;
+  return <For each={props.of}>{(one) => <p class="notice warn">{visible(one.text)}</p>}</For>;
 }
 
 function Part(props: { part: PromptPartInfo; beside?: JSX.Element }) {
   return (
     <details class="part">
       <summary>
-        <span class="clip grow">{inert(props.part.title)}</span>
+        <span class="clip grow">{visible(props.part.title)}</span>
         {props.beside}
         <span class="num faint small">{number(props.part.tokens)}</span>
       </summary>
       <Show when={props.part.source}>
         {(source) => (
           <p class="small faint">
-            <code>{inert(source())}</code>, {number(props.part.bytes)} bytes
+            <code>{visible(source())}</code>, {number(props.part.bytes)} bytes
           </p>
         )}
       </Show>
       <pre class="cmd wrap" tabindex="0">
-        {inert(props.part.text)}
+        {visible(props.part.text)}
       </pre>
     </details>
   );
 }
 
 export function Prompt(props: { name: string; changed: () => number }) {
-  const [subagent, setSubagent] = createSignal("");
+  const [chosen, setChosen] = createSignal("");
   const skills = readGuidance(() => props.name, props.changed);
   const subagents = () => skills.latest?.subagents.map(({ name }) => name) ?? [];
+  // A file that goes leaves the choice without its subagent.
+  const subagent = () => (subagents().includes(chosen()) ? chosen() : "");
   const prompt = readPrompt(() => props.name, props.changed, subagent);
   const whole = () => prompt.latest?.parts.map(({ text }) => text).join("\n\n") ?? "";
   return (
@@ -91,7 +93,7 @@ export function Prompt(props: { name: string; changed: () => number }) {
           all={props.name}
           words={(one) => `Subagent ${one}`}
           chosen={subagent()}
-          choose={setSubagent}
+          choose={setChosen}
         />
       </Show>
       <Show when={prompt.latest}>
@@ -110,7 +112,7 @@ export function Prompt(props: { name: string; changed: () => number }) {
             }
           >
             <p class="small faint">
-              What {inert(prompt().model)} is told before the first message, in this order. Token
+              What {visible(prompt().model)} is told before the first message, in this order. Token
               counts are estimates.
             </p>
             <Warnings of={prompt().warnings} />

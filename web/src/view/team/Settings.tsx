@@ -13,7 +13,7 @@ import {
 } from "solid-js";
 import { post, put, Refusal, url } from "../../api/http";
 import type { AgentFile, EffectiveSettings, FileCheck } from "../../api/types";
-import { settingRows } from "../../text/settings";
+import { problemWords, settingRows } from "../../text/settings";
 import { sentence } from "../../text/format";
 import { inert } from "../../text/visible";
 import { usePage } from "../context";
@@ -52,7 +52,13 @@ export function Settings(props: { name: string; changed: () => number }) {
           <>
             <File name={props.name} file={now()} saved={setSaved} />
             <Show when={now().effective}>
-              {(effective) => <Effective of={effective()} written={now().written} />}
+              {(effective) => (
+                <Effective
+                  of={effective()}
+                  // A text that is not in force does not say where what is in force comes from.
+                  written={now().problems.length ? undefined : now().written}
+                />
+              )}
             </Show>
           </>
         )}
@@ -61,7 +67,7 @@ export function Settings(props: { name: string; changed: () => number }) {
   );
 }
 
-function Effective(props: { of: EffectiveSettings; written: string[] }) {
+function Effective(props: { of: EffectiveSettings; written: string[] | undefined }) {
   const rows = createMemo(() => settingRows(props.of));
   return (
     <Section
@@ -78,7 +84,7 @@ function Effective(props: { of: EffectiveSettings; written: string[] }) {
               </dt>
               <dd>
                 {inert(value)}
-                <Show when={!props.written.includes(key)}>
+                <Show when={props.written?.includes(key) === false}>
                   <span class="small faint"> default</span>
                 </Show>
               </dd>
@@ -168,7 +174,7 @@ function File(props: { name: string; file: AgentFile; saved: (file: AgentFile) =
   return (
     <Section id="file-h" title="File" beside={<code class="small">{props.file.path}</code>}>
       <For each={isChanged() ? [] : props.file.problems}>
-        {(problem) => <Notice text={`Not in force: ${problem.text}`} marked />}
+        {(problem) => <Notice text={`Not in force: ${problemWords(problem.text)}`} marked />}
       </For>
       <textarea
         class="field mono file-text"
@@ -201,7 +207,7 @@ function File(props: { name: string; file: AgentFile; saved: (file: AgentFile) =
       <For each={problems()}>
         {(problem) => (
           <div class="notice bad" role="alert">
-            <span class="grow">{inert(problem.text)}</span>
+            <span class="grow">{inert(problemWords(problem.text))}</span>
             <Show when={problem.line}>
               {(line) => (
                 <button class="btn bare" onClick={() => goTo(line())}>

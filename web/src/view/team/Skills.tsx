@@ -2,7 +2,7 @@
 
 import { For, Show } from "solid-js";
 import { bytes } from "../../text/format";
-import { inert } from "../../text/visible";
+import { visible } from "../../text/visible";
 import { Notice, Section } from "../parts";
 import { readGuidance, Warnings } from "./Prompt";
 
@@ -22,17 +22,17 @@ export function Skills(props: { name: string; changed: () => number }) {
                   {(skill) => (
                     <li>
                       <div class="row">
-                        <b class="grow clip">{inert(skill.name)}</b>
+                        <b class="grow clip">{visible(skill.name)}</b>
                         <span class="small faint">{bytes(skill.bytes)}</span>
                       </div>
-                      <p>{inert(skill.description)}</p>
+                      <p>{visible(skill.description)}</p>
                       <p class="small faint">
-                        <code>{inert(skill.file)}</code>
+                        <code>{visible(skill.file)}</code>
                       </p>
                       <Show when={skill.missing_tools.length}>
                         <p class="small bad-text">
                           Needs tools that the agent does not have:{" "}
-                          {inert(skill.missing_tools.join(", "))}
+                          {visible(skill.missing_tools.join(", "))}
                         </p>
                       </Show>
                     </li>
@@ -51,13 +51,13 @@ export function Skills(props: { name: string; changed: () => number }) {
                 <For each={list().subagents}>
                   {(one) => (
                     <li>
-                      <b>{inert(one.name)}</b>
-                      <p>{inert(one.description)}</p>
+                      <b>{visible(one.name)}</b>
+                      <p>{visible(one.description)}</p>
                       <p class="small faint">
-                        <code>{inert(one.file)}</code>
+                        <code>{visible(one.file)}</code>
                         <Show when={one.skills.length}>
                           {", skills: "}
-                          {inert(one.skills.join(", "))}
+                          {visible(one.skills.join(", "))}
                         </Show>
                       </p>
                     </li>

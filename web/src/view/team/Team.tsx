@@ -10,7 +10,7 @@ import { Icon } from "../marks";
 import { NewAgent } from "./NewAgent";
 import { NewTeam } from "./NewTeam";
 import { Panel } from "./Panel";
-import { STANDINGS, TeamMark, Tree } from "./Tree";
+import { LEGEND, TeamMark, Tree } from "./Tree";
 
 /** With more agents than this there is a field to find one. */
 const MANY = 12;
@@ -41,7 +41,7 @@ export function Team(props: { route: TeamRoute }) {
   });
   const text = () => {
     if (!hive.state.snapshot) return "";
-    const busy = (["running", "waiting", "failed"] as const).flatMap((one) => {
+    const busy = (["running", "waiting", "retrying", "failed"] as const).flatMap((one) => {
       const number = counts().get(one);
       return number ? [`${number} ${one}`] : [];
     });
@@ -64,10 +64,10 @@ export function Team(props: { route: TeamRoute }) {
           </Show>
         </header>
         <div class="legend">
-          {STANDINGS.map((one) => (
+          {LEGEND.map(([one, words]) => (
             <span>
               <TeamMark of={one} quiet />
-              {one}
+              {words}
             </span>
           ))}
           <Show when={agents().length > MANY}>

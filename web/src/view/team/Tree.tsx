@@ -4,24 +4,37 @@ import { createEffect, createMemo, createSignal, For, onCleanup, onMount, Show }
 import type { AgentInfo } from "../../api/types";
 import type { HiveModel } from "../../state/hive";
 import { href, type TeamTab } from "../../state/route";
-import { draw, NODE, type Place, type TeamStanding, teamStanding } from "../../state/team";
+import { isRetrying } from "../../state/standing";
+import {
+  draw,
+  filesProblem,
+  NODE,
+  type Place,
+  type TeamStanding,
+  teamStanding,
+} from "../../state/team";
 import { doingWords, queueWords, spendShare, spendWords } from "../../text/team";
 import { inert } from "../../text/visible";
 import { usePage } from "../context";
 import { createHiveClock } from "../hooks";
-import { Mark, type MarkName } from "../marks";
+import { Icon, Mark, type MarkName } from "../marks";
 import { DangerTag } from "../parts";
+import { EARLIER } from "./Now";
 
 const MARKS: Record<TeamStanding, MarkName> = {
   running: "run",
   waiting: "wait",
+  retrying: "queue",
   queued: "queue",
   idle: "idle",
   paused: "pause",
   stopped: "stop",
   failed: "fail",
 };
-export const STANDINGS = Object.keys(MARKS) as TeamStanding[];
+/** What each mark means; two of them share one. */
+export const LEGEND = (Object.keys(MARKS) as TeamStanding[])
+  .filter((one) => one !== "retrying")
+  .map((one) => [one, one === "queued" ? "queued, retrying" : one] as const);
 
 /** While the hive is away nobody knows whether it still runs. */
 export function TeamMark(props: { of: TeamStanding; quiet?: boolean }) {
@@ -36,10 +49,11 @@ export function TeamMark(props: { of: TeamStanding; quiet?: boolean }) {
   );
 }
 
-/** A turn that runs before those that wait. */
+/** A turn that runs before one that waits, and that before one that is tried again. */
 export function turnOf(hive: HiveModel, agent: string) {
   const turns = hive.turns().filter((turn) => turn.agent === agent);
-  return turns.find((turn) => turn.state === "running") ?? turns[0];
+  const running = turns.find((turn) => turn.state === "running");
+  return running ?? turns.find((turn) => !isRetrying(turn)) ?? turns[0];
 }
 
 /** Drawn beyond the edges of the window, and how far it moves before that is drawn anew. */
@@ -248,6 +262,11 @@ function Node(props: {
         <b class="clip" title={props.agent.name}>
           {props.agent.name}
         </b>
+        <Show when={filesProblem(hive.state.snapshot?.hive.config.problems, props.agent)}>
+          <span class="broken bad-text" role="img" aria-label={EARLIER} title={EARLIER}>
+            <Icon name="warn" />
+          </span>
+        </Show>
         <span class="tag">{props.agent.engine}</span>
         <DangerTag of={props.agent} />
       </span>

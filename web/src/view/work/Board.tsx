@@ -1,12 +1,20 @@
 // The board: a column for each state, with the newest items of it.
 
-import { For, Show } from "solid-js";
+import { createMemo, For, Show } from "solid-js";
 import type { WorkCounts, WorkItem } from "../../api/types";
 import { href, type WorkRoute } from "../../state/route";
+import { isRetrying, retryOf } from "../../state/standing";
 import type { createBoard } from "../../state/work";
-import { COLUMNS, type Column } from "../../state/workShow";
+import { COLUMNS, type Column, columnItems } from "../../state/workShow";
 import { plural } from "../../text/format";
-import { COLUMN_WORDS, nameOfWork, tookWords, whenWords, whyWords } from "../../text/work";
+import {
+  COLUMN_WORDS,
+  isOpen,
+  nameOfWork,
+  tookWords,
+  whenWords,
+  whyWords,
+} from "../../text/work";
 import { usePage } from "../context";
 import { Mark } from "../marks";
 
@@ -26,7 +34,16 @@ export function Board(props: BoardProps) {
 }
 
 function Lane(props: BoardProps & { column: Column }) {
+  const { hive } = usePage();
   const lane = () => props.state.lanes[props.column];
+  const items = createMemo(() => {
+    const lanes = Object.fromEntries(COLUMNS.map((one) => [one, props.state.lanes[one].items]));
+    const retries = (item: WorkItem) => isRetrying(hive.state.turns[item.turn ?? ""]);
+    return columnItems(lanes as Record<Column, WorkItem[]>, props.column, retries);
+  });
+  /** Of the counts by state, those that stand in another column. */
+  const moved = () => items().length - lane().items.length;
+  const count = () => countWords(props.column, props, moved());
   const [words, mark] = COLUMN_WORDS[props.column];
   const heading = `lane-${props.column}`;
   return (
@@ -34,10 +51,10 @@ function Lane(props: BoardProps & { column: Column }) {
       <h2 id={heading}>
         <Mark name={mark} quiet />
         {words}
-        <span>{countWords(props.column, props)}</span>
+        <span>{count()}</span>
       </h2>
       <ul>
-        <For each={lane().items}>
+        <For each={items()}>
           {(item) => (
             <li>
               <a
@@ -52,7 +69,7 @@ function Lane(props: BoardProps & { column: Column }) {
       </ul>
       <Show when={lane().more}>
         <a href={href({ ...props.route, view: "table", column: props.column })}>
-          {moreWords(props.column, props)}
+          {moreWords(Number(count()) - items().length)}
         </a>
       </Show>
     </section>
@@ -60,18 +77,19 @@ function Lane(props: BoardProps & { column: Column }) {
 }
 
 /** What is open, in all; what has ended, of today. */
-function countWords(column: Column, { state, route }: BoardProps): string {
+function countWords(column: Column, { state, route }: BoardProps, moved: number): string {
   const { items, more } = state.lanes[column];
   const counts = state.counts;
   if (column === "done" || column === "failed") {
     const today = counts && endedToday(column, counts);
     return today ? `${today} today` : "";
   }
-  if (!more) return String(items.length);
+  if (!more) return String(items.length + moved);
   const all = allOpen(column, state.counts);
   // The counts are of all work.
   const filtered = Boolean(route.kind ?? route.agent ?? route.text ?? route.mine ?? route.today);
-  return filtered || !all || all < items.length ? `${items.length}+` : String(all);
+  const shown = items.length + moved;
+  return filtered || !all || all < items.length ? `${shown}+` : String(all + moved);
 }
 
 function allOpen(column: Column, counts: WorkCounts | undefined): number | undefined {
@@ -83,17 +101,14 @@ function endedToday(column: Column, counts: WorkCounts): number {
   return column === "done" ? counts.done : counts.failed + counts.cancelled;
 }
 
-function moreWords(column: Column, props: BoardProps): string {
-  const all = Number(countWords(column, props));
-  const more = all - props.state.lanes[column].items.length;
-  return more > 0 ? `${more} more` : "More";
-}
+const moreWords = (more: number) => (more > 0 ? `${more} more` : "More");
 
 function Item(props: { item: WorkItem; now: number }) {
-  const { approvals, whoIs } = usePage();
+  const { approvals, hive, whoIs } = usePage();
   const item = () => props.item;
   const asks = () => approvals.state.open.some((one) => one.turn === item().turn);
-  const why = () => whyWords(item());
+  const turn = () => (isOpen(item().state) ? hive.state.turns[item().turn ?? ""] : undefined);
+  const why = () => whyWords(item(), retryOf(turn(), props.now), props.now);
   return (
     <>
       <span class="what2" dir="auto">
@@ -105,7 +120,9 @@ function Item(props: { item: WorkItem; now: number }) {
         )}
       </Show>
       <span class="meta">
-        <span>{item().agent}</span>
+        <span class="clip" title={item().agent}>
+          {item().agent}
+        </span>
         <span class="clip">{fromWords(item(), whoIs)}</span>
         <Show when={item().open > 0 && !item().error}>
           <span class="nowrap">{plural(item().open, "task")} open</span>

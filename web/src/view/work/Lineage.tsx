@@ -2,7 +2,7 @@
 
 import { createMemo, For, Show } from "solid-js";
 import { href } from "../../state/route";
-import { span } from "../../text/format";
+import { ends, span } from "../../text/format";
 import { type LineageNode, NODE, type Placed, place } from "../../text/lineage";
 import { Mark } from "../marks";
 
@@ -18,6 +18,9 @@ const SHORT_LINE = 12;
 /** The same for what stands beside a name, and how many of those a letter of the name takes. */
 const BESIDE = 23;
 const OF_NAME = 1.25;
+/** Letters of a name, in the picture and in the list. */
+const NAME = 13;
+const LIST_NAME = 24;
 /** Of the mark in the corner, with what is around it. */
 const MARK = 28;
 
@@ -102,7 +105,7 @@ function Box(props: { one: Placed; now: number }) {
   const node = () => props.one.node;
   const [x, y] = [() => props.one.x, () => props.one.y];
   const letters = () => (node().depth === 0 ? SHORT_LINE : LINE);
-  const who = () => short(node().who, 13);
+  const who = () => ends(node().who, NAME);
   const how = () => short(node().how, Math.floor(BESIDE - who().length * OF_NAME));
   /** What came of it, else how it stands and how long. */
   const last = () => {
@@ -166,8 +169,10 @@ export function LineageList(props: LineageProps & { class: string }) {
             <Show when={node.state} fallback={<Mark name="done" quiet />}>
               <Mark name={node.mark} label={node.state} />
             </Show>
-            <b class="nowrap">{node.who}</b>
-            <span class="faint nowrap">{node.how}</span>
+            <b class="nowrap" title={node.who}>
+              {ends(node.who, LIST_NAME)}
+            </b>
+            <span class="faint nowrap hide-s">{node.how}</span>
             <span class="muted clip grow" dir="auto">
               <Show when={target(node, props.link)} fallback={node.what}>
                 {(to) => <a href={to()}>{node.what}</a>}

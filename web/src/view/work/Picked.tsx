@@ -4,12 +4,15 @@ import { createComputed, createEffect, createSignal, For, Show } from "solid-js"
 import { createStore, reconcile } from "solid-js/store";
 import { post, url } from "../../api/http";
 import type { ApprovalInfo, ItemInfo, Receipt, TurnTiming } from "../../api/types";
+import type { HiveModel, RunningTurn } from "../../state/hive";
 import { href, random, talkOf, type WorkRoute } from "../../state/route";
+import { isRetrying, retryOf } from "../../state/standing";
 import { createStale } from "../../state/work";
-import { clock, undelivered } from "../../text/format";
+import { clock, sentence, undelivered } from "../../text/format";
 import { type LineageNode, lineage } from "../../text/lineage";
+import { failureWords, pauseWords } from "../../text/outcomes";
 import { inert, visible } from "../../text/visible";
-import { howWords, isOpen, markOf, nameOfWork, shortId, stateWords } from "../../text/work";
+import { howWords, isOpen, nameOfWork, shortId, standingOfItem } from "../../text/work";
 import { usePage } from "../context";
 import { createAction, createReading } from "../hooks";
 import { Mark } from "../marks";
@@ -17,7 +20,16 @@ import { Notice, Problem, Section, Unavailable } from "../parts";
 import { Graph, LineageList } from "./Lineage";
 import { Timeline } from "./Timeline";
 
-export function Picked(props: { item: string; route: WorkRoute; now: number }) {
+/** An item that begins in so much of the window is seen. */
+const SEEN = 0.75;
+
+export function Picked(props: {
+  item: string;
+  route: WorkRoute;
+  now: number;
+  /** What is above it is there. */
+  listed: boolean;
+}) {
   const { live } = usePage();
   const [agents, setAgents] = createSignal<Set<string>>();
   // What other chains do changes nothing here. Until this one is known, anything may.
@@ -41,14 +53,29 @@ export function Picked(props: { item: string; route: WorkRoute; now: number }) {
     const id = turn();
     return id && url`/turns/${id}/timing`;
   }, stale);
+  // A link leads to it, wherever it is: once all of it is there. Whoever picks it from the list
+  // sees it below the list, but for a phone.
+  let top: HTMLDivElement | undefined;
+  let shown = props.listed && !matchMedia("(max-width: 760px)").matches;
+  createEffect(() => {
+    const whole = item.latest && (root() ?? first.error);
+    const timed = turn() === undefined || timing.latest || timing.error;
+    if (shown || !props.listed || !whole || !timed) return;
+    shown = true;
+    queueMicrotask(() => {
+      if (!top || top.getBoundingClientRect().top < innerHeight * SEEN) return;
+      top.scrollIntoView({ block: "start" });
+    });
+  });
   return (
     <>
+      <div ref={top} />
       <Notice text={item.error && `Reading the item failed: ${item.error}`} />
       <Show when={item.latest}>
         {(item) => (
           <>
             <Head item={item()} route={props.route} now={props.now} />
-            <Words item={item()} />
+            <Words item={item()} now={props.now} />
             <div class="under">
               <Delegation
                 root={root()}
@@ -87,8 +114,13 @@ function notBegun(item: ItemInfo): string {
   return "It ended without a turn.";
 }
 
+/** That it is in, where it goes on. */
+function turnOf(hive: HiveModel, item: ItemInfo): RunningTurn | undefined {
+  return isOpen(item.state) ? hive.state.turns[item.turn ?? ""] : undefined;
+}
+
 function Head(props: { item: ItemInfo; route: WorkRoute; now: number }) {
-  const { approvals, may, router, whoIs } = usePage();
+  const { approvals, hive, may, router, whoIs } = usePage();
   const { busy, problem, run } = createAction();
   const item = () => props.item;
   const approval = (): ApprovalInfo | undefined =>
@@ -107,6 +139,7 @@ function Head(props: { item: ItemInfo; route: WorkRoute; now: number }) {
     const again = await post<Receipt>(url`/inbox/${item().item_id}/retry`, null, random());
     router.go({ ...props.route, item: again.item_id });
   }
+  const standing = () => standingOfItem(item().state, isRetrying(turnOf(hive, item())));
   const about = () => {
     const kind = own()?.kind ?? item().kind;
     const from = own()?.from ?? whoIs(item().from);
@@ -116,7 +149,7 @@ function Head(props: { item: ItemInfo; route: WorkRoute; now: number }) {
   };
   return (
     <section class="picked" aria-label="Selected item">
-      <Mark name={markOf(item().state)} label={stateWords(item().state)} />
+      <Mark name={standing()[0]} label={standing()[1]} />
       <h2 class="clip" dir="auto" title={nameOfWork(item(), 200)}>
         {nameOfWork(item())}
       </h2>
@@ -141,9 +174,11 @@ function Head(props: { item: ItemInfo; route: WorkRoute; now: number }) {
             </a>
           )}
         </Show>
-        <a class="btn" href={href(talkOf(item()))}>
-          Open
-        </a>
+        <Show when={hive.names().includes(item().agent)}>
+          <a class="btn" href={href(talkOf(item()))}>
+            Open
+          </a>
+        </Show>
         <Show when={may("talk") && mayRetry()}>
           <button class="btn" aria-disabled={busy()} onClick={() => void run(retry)}>
             Try again
@@ -167,9 +202,15 @@ function Head(props: { item: ItemInfo; route: WorkRoute; now: number }) {
 }
 
 /** What it says, and what came of it. */
-function Words(props: { item: ItemInfo }) {
+function Words(props: { item: ItemInfo; now: number }) {
+  const { hive } = usePage();
   const own = () => props.item.chain?.find((task) => task.item_id === props.item.item_id);
-  const result = () => own()?.result ?? props.item.response ?? undefined;
+  /** Of a task that failed its result is why, which is said below. */
+  const result = () => {
+    const words = own()?.result ?? props.item.response ?? undefined;
+    return words === props.item.error?.error ? undefined : words;
+  };
+  const retry = () => retryOf(turnOf(hive, props.item), props.now);
   const text = () => inert(props.item.text);
   return (
     <dl class="work-words">
@@ -189,13 +230,19 @@ function Words(props: { item: ItemInfo }) {
         {(error) => (
           <>
             <dt>Failed</dt>
-            <dd class="bad-text">
-              {visible(error().error)} ({error().code})
-            </dd>
+            <dd class="bad-text">{visible(sentence(error().error || failureWords(error())))}</dd>
           </>
         )}
       </Show>
-      <Show when={props.item.waiting_for && isOpen(props.item.state)}>
+      <Show when={retry()}>
+        {(retry) => (
+          <>
+            <dt>Retrying</dt>
+            <dd>{pauseWords(retry(), props.now)}</dd>
+          </>
+        )}
+      </Show>
+      <Show when={props.item.waiting_for && isOpen(props.item.state) && !retry()}>
         <dt>Waits</dt>
         <dd>for {visible(props.item.waiting_for ?? "")}</dd>
       </Show>
@@ -235,11 +282,20 @@ function Delegation(props: {
   route: WorkRoute;
   now: number;
 }) {
-  const { whoIs } = usePage();
+  const { hive, whoIs } = usePage();
+  const retries = (of: { agent: string; session_key: string; turn?: string | null }) =>
+    hive.turns().some((turn) => {
+      const isIts =
+        of.turn === undefined
+          ? turn.agent === of.agent && turn.session_key === of.session_key
+          : turn.turn === of.turn;
+      return isIts && isRetrying(turn);
+    });
+  const nodesOf = (root: ItemInfo) => lineage(root, props.item, whoIs, Date.now(), retries);
   // Read again they are the same ones, by their id: what has the focus keeps it.
   const [chain, setChain] = createStore<{ nodes: LineageNode[] }>({ nodes: [] });
   createComputed(() =>
-    setChain("nodes", reconcile(props.root ? lineage(props.root, props.item, whoIs) : [])),
+    setChain("nodes", reconcile(props.root ? nodesOf(props.root) : [])),
   );
   const nodes = () => chain.nodes;
   const [chosen, choose] = createSignal<boolean>();

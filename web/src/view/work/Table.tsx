@@ -2,14 +2,14 @@
 
 import { createEffect, createMemo, createSignal, For, onCleanup, onMount, Show } from "solid-js";
 import type { WorkItem } from "../../api/types";
+import { isRetrying, retryOf } from "../../state/standing";
 import type { createTable } from "../../state/work";
 import { clock } from "../../text/format";
 import {
   howWords,
   isOpen,
-  markOf,
   nameOfWork,
-  stateWords,
+  standingOfItem,
   tookWords,
   whenWords,
   whyWords,
@@ -65,7 +65,8 @@ export function Table(props: {
       <table class="tbl" aria-rowcount={props.table.next() === undefined ? rows().length + 1 : -1}>
         <thead>
           <tr>
-            <th class="c-state" aria-label="State">
+            <th class="c-state">
+              <span class="sr">State</span>
               <span class="hide-s" aria-hidden="true">
                 State
               </span>
@@ -126,17 +127,19 @@ function Row(props: {
   link: string;
   now: number;
 }) {
-  const { whoIs } = usePage();
+  const { hive, whoIs } = usePage();
   const { item } = props;
-  const why = whyWords(item);
+  const turn = () => (isOpen(item.state) ? hive.state.turns[item.turn ?? ""] : undefined);
+  const standing = () => standingOfItem(item.state, isRetrying(turn()));
+  const why = () => whyWords(item, retryOf(turn(), props.now), props.now);
   const name = nameOfWork(item, 160);
   return (
     <tr aria-rowindex={props.index} aria-current={props.picked ? "true" : undefined}>
       <td class="nowrap">
         <span class="row">
-          <Mark name={markOf(item.state)} label={stateWords(item.state)} />
+          <Mark name={standing()[0]} label={standing()[1]} />
           <span class="hide-s" aria-hidden="true">
-            {stateWords(item.state)}
+            {standing()[1]}
           </span>
         </span>
       </td>
@@ -144,8 +147,8 @@ function Row(props: {
         <a href={props.link} title={name} dir="auto">
           {name}
         </a>
-        <Show when={why}>
-          <span class={item.error ? "bad-text" : "muted"}> {why}</span>
+        <Show when={why()}>
+          <span class={item.error ? "bad-text" : "muted"}> {why()}</span>
         </Show>
       </td>
       <td class="clip">{item.agent}</td>

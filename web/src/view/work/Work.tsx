@@ -30,9 +30,13 @@ const VIEWS: ["board" | "table", string][] = [
 export function WorkPage(props: { route: WorkRoute }) {
   const { router } = usePage();
   const show = (): WorkShow => props.route;
-  const go = (change: Partial<WorkRoute>) => router.go({ ...props.route, ...change });
+  // Words that are typed further are one step for whoever goes back.
+  const go = (change: Partial<WorkRoute>) =>
+    router.go({ ...props.route, ...change }, change.text && props.route.text ? "same step" : "step");
   const now = createHiveClock(1000);
   const link = (item: string) => href({ ...props.route, item });
+  const [listed, setListed] = createSignal(false);
+  const shared = { show, link, listed: () => setListed(true) };
   // On the board every state has its column.
   const viewAs = (view: "board" | "table") =>
     view === "table"
@@ -49,12 +53,12 @@ export function WorkPage(props: { route: WorkRoute }) {
       </header>
       <Show
         when={props.route.view === "table"}
-        fallback={<BoardView show={show} route={props.route} link={link} now={now()} />}
+        fallback={<BoardView {...shared} route={props.route} now={now()} />}
       >
-        <TableView show={show} route={props.route} link={link} now={now()} />
+        <TableView {...shared} route={props.route} now={now()} />
       </Show>
       <Show when={props.route.item} keyed>
-        {(item) => <Picked item={item} route={props.route} now={now()} />}
+        {(item) => <Picked item={item} route={props.route} now={now()} listed={listed()} />}
       </Show>
     </div>
   );
@@ -150,6 +154,8 @@ interface ViewProps {
   route: WorkRoute;
   link: (item: string) => string;
   now: number;
+  /** The list has its height: what is below it stays where it is. */
+  listed: () => void;
 }
 
 /** Grey shapes where reading takes longer than a moment. */
@@ -182,6 +188,7 @@ function Shown(props: { read: boolean; some: boolean; show: WorkShow; children: 
 function BoardView(props: ViewProps) {
   const { live } = usePage();
   const board = createBoard(live, props.show);
+  createEffect(() => (board.state.read || board.problem()) && props.listed());
   const some = () => COLUMNS.some((column) => board.state.lanes[column].items.length > 0);
   return (
     <>
@@ -196,6 +203,7 @@ function BoardView(props: ViewProps) {
 function TableView(props: ViewProps) {
   const { live } = usePage();
   const table = createTable(live, props.show);
+  createEffect(() => (table.seen() || table.problem()) && props.listed());
   const some = () => table.rows().length > 0 || table.next() !== undefined;
   return (
     <>
