@@ -187,7 +187,7 @@ test("work is cancelled and tried again from the page", async (t) => {
     await hive.skep("send", "main", script("fail auth"), "--session", "other");
     const failed = lane(page, "cancelled").getByRole("link", { name: /provider rejected the key/ });
     await failed.click();
-    await page.getByText("The rehearsal model plays a refused key.").waitFor();
+    await page.getByText("The rehearsal model plays a refused key (profile default).").waitFor();
     faultless(page);
 });
 
