@@ -247,6 +247,10 @@ pub struct ActiveTurn {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct AgentInfo {
     pub name: AgentName,
+    /// After its removal it is found as `id:N`; for those who see the whole hive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<i64>)]
+    pub id: Option<AgentId>,
     /// The agent whose team it belongs to; absent for a root of the tree.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<AgentName>,

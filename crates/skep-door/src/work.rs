@@ -153,7 +153,7 @@ pub struct TimingRow {
     /// Absent while it goes on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Millis>,
-    /// In a line: the profile, what the call is about, or what is waited for.
+    /// In a line: the profile, what the call is about, what is waited for, or why it failed.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub detail: String,
     /// The call went wrong, or was refused.

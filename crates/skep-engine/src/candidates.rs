@@ -68,7 +68,9 @@ pub(crate) fn end_of(given_up: Vec<GivenUp>) -> TurnEnd {
         // A name of a model or a key is wrong in one place.
         [
             GivenUp {
-                profile, error: ModelError::NotFound { text } | ModelError::Auth { text }, ..
+                profile,
+                error: ModelError::NotFound { text } | ModelError::Auth { text },
+                ..
             },
         ] => format!("{text} (profile {profile})"),
         [only] => only.error.to_string(),

@@ -5,6 +5,7 @@ mod scene;
 mod script;
 
 use std::collections::VecDeque;
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,8 +62,11 @@ enum Action {
 /// What this call does. An error is a mistake in the script, told to its author.
 fn perform(request: &ModelRequest) -> Result<VecDeque<Action>, String> {
     let scene = Scene::of(request)?;
-    let mut stage = Stage { calls_before: scene.calls_before, ..Stage::default() };
-    for step in scene.part.block(scene.block) {
+    let Scene { failed, calls_before, .. } = scene;
+    let mut stage = Stage { failed, calls_before, ..Stage::default() };
+    let block = scene.part.block(scene.block);
+    let instead = block.iter().find(|step| scene.failed && matches!(step, Step::Else(_)));
+    for step in instead.map_or(block, slice::from_ref) {
         if !stage.play(step) {
             return Ok(stage.actions);
         }
@@ -83,6 +87,8 @@ fn perform(request: &ModelRequest) -> Result<VecDeque<Action>, String> {
 #[derive(Debug, Default)]
 struct Stage {
     actions: VecDeque<Action>,
+    /// A call of the block before.
+    failed: bool,
     calls_before: usize,
     calls: usize,
     said: usize,
@@ -94,7 +100,8 @@ impl Stage {
     /// False: the call ends here, without an end.
     fn play(&mut self, step: &Step) -> bool {
         match step {
-            Step::Say(text) => {
+            Step::Else(_) if !self.failed => {}
+            Step::Say(text) | Step::Else(text) => {
                 let text = after(&mut self.said, text);
                 self.speak(&text, ModelEvent::Text);
             }

@@ -68,6 +68,8 @@ export interface AgentFile {
 
 export interface AgentInfo {
   name: AgentName;
+  /** After its removal it is found as `id:N`; for those who see the whole hive. */
+  id?: number | null;
   parent?: AgentName | null;
   description: string;
   /** `active`, `paused`, `stopped` or `failed`. */
@@ -2061,7 +2063,7 @@ export interface TimingRow {
   from: i64;
   first?: i64 | null;
   until?: i64 | null;
-  /** In a line: the profile, what the call is about, or what is waited for. */
+  /** In a line: the profile, what the call is about, what is waited for, or why it failed. */
   detail?: string;
   /** The call went wrong, or was refused. */
   failed?: boolean;

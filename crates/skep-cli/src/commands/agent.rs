@@ -325,6 +325,8 @@ fn created_team(template: &str, made: &CreatedAgents, running: bool, globals: &G
         lines.push(globals.commands(STARTED_LATER));
     }
     lines.push(globals.commands(&format!("try it: skep send {} {request:?} --wait", lead.name)));
+    let later = format!("what it reports later: skep history show {}", lead.name);
+    lines.push(globals.commands(&later));
     lines.push(globals.commands("what it asks you: skep ask; what it wants to do: skep approve"));
     globals.print(&told, lines);
 }

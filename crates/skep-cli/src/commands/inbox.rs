@@ -198,7 +198,7 @@ fn timing_lines(timing: &Value) -> Vec<String> {
         let tries = row["tries"].as_i64().map(|tries| format!("{tries} tries"));
         let first = row["first"].as_i64();
         let first = first.map(|first| format!("first word after {}", time::precise(first - from)));
-        let detail = Some(text(&row["detail"])).filter(|detail| !detail.is_empty());
+        let detail = row["detail"].as_str().map(foreign);
         let detail: Vec<String> = [detail, first, tries].into_iter().flatten().collect();
         let what = format!("{}{failed}", text(&row["name"]));
         [time::precise(from - began), took, text(&row["kind"]), what, detail.join(", ")]

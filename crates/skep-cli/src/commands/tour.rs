@@ -17,7 +17,7 @@ use crate::hive::{Client, Globals, escaped, with_query};
 use crate::print::{Tone, foreign, items, output, table, text, toned};
 
 const ATTEMPTED: &str = "show the tour";
-const SESSION: &str = "tour";
+pub const SESSION: &str = "tour";
 const QUESTIONS: &str = "/api/v1/questions";
 const APPROVALS: &str = "/api/v1/approvals?limit=200";
 /// Without any progress of the agents.
@@ -32,8 +32,9 @@ const SHOWN: usize = 200;
   skep tour --yes           answer and approve without asking; no terminal is needed
 
 A team handles a request: one agent gives work to others, asks you a question, and waits for an
-approval. Everything stands on the dashboard too; the tour prints a link. The rehearsal model plays
-the agents: no key, no cost. At its end the tour removes what it made.")]
+approval. Everything stands on the dashboard too; the tour prints a link, unless --yes plays with a
+temporary hive. The rehearsal model plays the agents: no key, no cost. At its end the tour removes
+what it made.")]
 pub struct TourArgs {
     /// Answer and approve without asking
     #[arg(long)]
@@ -52,12 +53,15 @@ pub struct TourStage {
     pub workspace: PathBuf,
     /// Asks the person at the terminal.
     pub asks: bool,
+    /// The hive is gone when the tour is over.
+    pub temporary: bool,
 }
 
 /// Plays the tour with a hive that runs.
 pub async fn play(stage: TourStage) -> Result<(), Failure> {
     let client = Client::open(&stage.globals)?;
-    let mut tour = Tour { stage: &stage, client: &client, seen: HashSet::new(), scenes: 0 };
+    let (seen, approved) = (HashSet::new(), Vec::new());
+    let mut tour = Tour { stage: &stage, client: &client, seen, approved, scenes: 0 };
     tour.show_hive().await?;
     tour.show_team()?;
     let root = tour.send().await?;
@@ -70,6 +74,8 @@ struct Tour<'a> {
     client: &'a Client,
     /// Tasks, ends of tasks and decisions that were shown.
     seen: HashSet<String>,
+    /// Files whose change was approved.
+    approved: Vec<String>,
     scenes: usize,
 }
 
@@ -77,6 +83,9 @@ impl Tour<'_> {
     async fn show_hive(&mut self) -> Result<(), Failure> {
         self.scene("The hive");
         say(&self.stage.place);
+        if !self.lasts() {
+            return Ok(());
+        }
         let wanted = json!({ "role": "operator" });
         let link = self.client.submit("/api/v1/links", &wanted, "make a sign-in link").await?;
         say("dashboard, this link works once:");
@@ -132,8 +141,7 @@ impl Tour<'_> {
             }
             if since.elapsed() > PATIENCE {
                 let why = format!("nothing has happened for {} s", PATIENCE.as_secs());
-                let failure = Failure::new(Exit::Failed, ATTEMPTED, why);
-                return Err(failure.next(format!("skep task show {root}")));
+                return Err(self.failed(why, root));
             }
             sleep(LOOK).await;
         }
@@ -259,7 +267,10 @@ impl Tour<'_> {
         let path = format!("/api/v1/approvals/{}/decision", escaped(&text(&asked["id"])));
         let body = json!({ "decision": decision, "hash": asked["hash"] });
         match self.client.post(&path, &body, None).await {
-            Ok(_) if decision == "approve" => say("you: approved, this call only"),
+            Ok(_) if decision == "approve" => {
+                self.approved.extend(asked["arguments"]["file_path"].as_str().map(str::to_owned));
+                say("you: approved, this call only");
+            }
             Ok(_) => say("you: denied"),
             Err(error) => say(error.to_string()),
         }
@@ -284,15 +295,34 @@ impl Tour<'_> {
         let said = items(&page["messages"]).iter().filter(|row| row["role"] == "assistant");
         let words = said.flat_map(|row| items(&row["content"]));
         let Some(words) = words.filter_map(|it| it["text"].as_str()).next_back() else {
-            let failure = Failure::new(Exit::Failed, ATTEMPTED, "the agent has said nothing");
-            return Err(failure.next(format!("skep task show {root}")));
+            return Err(self.failed("the agent has said nothing", root));
         };
         say(format!("{}: {}", self.lead(), toned(&foreign(words), Tone::Strong)));
-        say(format!("files of the team: {}", self.stage.workspace.display()));
+        let workspace = &self.stage.workspace;
+        if let Some(file) = self.approved.iter().find(|file| !workspace.join(file).is_file()) {
+            let why = format!("{file} was approved, and is not in {}", workspace.display());
+            return Err(self.failed(why, root));
+        }
+        if self.lasts() {
+            say(format!("files of the team: {}", workspace.display()));
+        }
         self.see(&format!("skep history show {} --session {SESSION}", self.lead()), "Chat");
         self.see(&format!("skep task show {root}"), "Work");
         self.see("skep audit list", "Log & audit");
         self.pause("   Enter ends the tour ")
+    }
+
+    /// The hive is there for whoever reads: it is told where to look.
+    fn lasts(&self) -> bool {
+        self.stage.asks || !self.stage.temporary
+    }
+
+    fn failed(&self, why: impl Into<String>, root: &str) -> Failure {
+        let failure = Failure::new(Exit::Failed, ATTEMPTED, why);
+        match self.stage.temporary {
+            true => failure,
+            false => failure.next(format!("skep task show {root}")),
+        }
     }
 
     fn lead(&self) -> &str {
@@ -307,6 +337,9 @@ impl Tour<'_> {
 
     /// Where the same can be looked up.
     fn see(&self, command: &str, page: &str) {
+        if !self.lasts() {
+            return;
+        }
         let command = self.stage.globals.commands(command);
         say(toned(&format!("see: {command}, or {page} on the dashboard"), Tone::Faint));
     }

@@ -69,6 +69,17 @@ impl FailureCode {
     pub fn is_cancel(self) -> bool {
         matches!(self, Self::Cancelled | Self::Interrupted | Self::ClientGone)
     }
+
+    /// A model call failed.
+    pub fn is_of_model(self) -> bool {
+        matches!(
+            self,
+            Self::ProviderAuth
+                | Self::ProviderRejected
+                | Self::ProviderUnavailable
+                | Self::ContextTooLong
+        )
+    }
 }
 
 impl RetryCode {

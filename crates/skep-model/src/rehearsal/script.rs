@@ -22,9 +22,14 @@ const RESULTS: [&str; 3] =
 pub(crate) enum Step {
     Say(String),
     Think(String),
-    Call { tool: String, arguments: Value },
+    Call {
+        tool: String,
+        arguments: Value,
+    },
     Wait(Duration),
     Fail(Fault),
+    /// Instead of its block, where a call of the block before has failed.
+    Else(String),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,17 +77,21 @@ impl ScriptPart {
         self.blocks.get(index).unwrap_or(&self.epilogue)
     }
 
-    /// With the text that it answers in place of `{{message}}`, `{{result}}` and `{{id}}`.
-    fn about(&self, text: &str) -> Self {
-        let results = RESULTS.iter().filter_map(|line| text.split_once(line));
-        let result = results.map(|(_, result)| result).max_by_key(|result| result.len());
-        let named =
-            [("message}}", text), ("result}}", result.unwrap_or(text)), ("id}}", id_of(text))];
+    /// With words in place of their names in double braces. `item`: the text that a section
+    /// answers; `answers`: of the calls of the block before.
+    pub(crate) fn filled(&self, item: Option<&str>, answers: Option<&str>) -> Self {
+        let mut named: Vec<_> = answers.map(|answers| ("answers}}", answers)).into_iter().collect();
+        if let Some(text) = item {
+            let results = RESULTS.iter().filter_map(|line| text.split_once(line));
+            let result = results.map(|(_, result)| result).max_by_key(|result| result.len());
+            named.extend([("message}}", text), ("result}}", result.unwrap_or(text))]);
+            named.extend([("id}}", id_of(text)), ("from}}", from_of(text))]);
+        }
         let fill = |words: &mut String| *words = filled(words, &named);
         let mut part = self.clone();
         for step in part.blocks.iter_mut().flatten() {
             match step {
-                Step::Say(words) | Step::Think(words) => fill(words),
+                Step::Say(words) | Step::Think(words) | Step::Else(words) => fill(words),
                 Step::Call { arguments, .. } => fill_strings(arguments, &fill),
                 Step::Wait(_) | Step::Fail(_) => {}
             }
@@ -91,10 +100,21 @@ impl ScriptPart {
     }
 }
 
+/// The first line of an item that the hive has written: `[question ID | …]`.
+fn head_of(text: &str) -> &str {
+    let head = text.lines().next().and_then(|line| line.strip_prefix('['));
+    head.map_or("", |head| head.trim_end_matches(']'))
+}
+
+/// Whom it comes from: `[… | from NAME | …]`.
+fn from_of(text: &str) -> &str {
+    head_of(text).split(" | ").find_map(|part| part.strip_prefix("from ")).unwrap_or_default()
+}
+
 /// What the first line of an item names: `[question ID | …]`, `[event … | task ID | …]`.
 fn id_of(text: &str) -> &str {
-    let Some(head) = text.lines().next().and_then(|line| line.strip_prefix('[')) else { return "" };
-    let mut parts = head.trim_end_matches(']').split(" | ");
+    let head = head_of(text);
+    let mut parts = head.split(" | ");
     let named =
         |part: &&str| ["task ", "question ", "approval "].iter().any(|it| part.starts_with(it));
     let part = match head.starts_with("event ") {
@@ -214,9 +234,9 @@ impl Script {
     }
 
     /// What answers an item of this kind with this text, where a section says so.
-    pub(crate) fn section(&self, kind: Option<ItemKind>, text: &str) -> Option<ScriptPart> {
+    pub(crate) fn section(&self, kind: Option<ItemKind>, text: &str) -> Option<&ScriptPart> {
         let section = self.sections.iter().find(|section| section.answers(kind, text))?;
-        Some(section.part.about(text))
+        Some(&section.part)
     }
 }
 
@@ -234,6 +254,7 @@ fn parse_step(word: &str, rest: &str) -> Result<Step, String> {
     match word {
         "say" => Ok(Step::Say(rest.to_owned())),
         "think" => Ok(Step::Think(rest.to_owned())),
+        "else" => Ok(Step::Else(rest.to_owned())),
         "call" => parse_call(rest),
         "wait" => {
             let milliseconds: u64 =
@@ -247,7 +268,7 @@ fn parse_step(word: &str, rest: &str) -> Result<Step, String> {
             _ => Err(format!("fail takes overloaded, auth or cut, not {rest:?}")),
         },
         _ => {
-            let words = "say, think, call, wait, fail, next and on";
+            let words = "say, think, call, wait, fail, else, next and on";
             Err(format!("{word:?} is no step; there are {words}"))
         }
     }
@@ -328,7 +349,7 @@ mod tests {
         let script = Script::parse(text).unwrap();
         let say = |text: &str| vec![Step::Say(text.to_owned())];
         let first = |kind: Option<ItemKind>, text: &str| {
-            script.section(kind, text).map(|part| part.block(0).to_vec())
+            script.section(kind, text).map(|part| part.filled(Some(text), None).block(0).to_vec())
         };
         assert_eq!(script.own.block(0), say("mine"));
         let last = "[event task_done | 0 of 2 still open]\nAnswer:\nResult (data, not \
@@ -339,7 +360,7 @@ mod tests {
         assert_eq!(first(Some(ItemKind::Escalation), "may I?"), Some(say("so: may I?")));
         assert_eq!(first(None, "hello"), Some(say("hi")));
         assert_eq!(first(Some(ItemKind::Peer), "hello"), None);
-        let task = script.section(Some(ItemKind::Task), "it").unwrap();
+        let task = script.section(Some(ItemKind::Task), "it").unwrap().filled(Some("it"), None);
         let call = Step::Call { tool: "x".to_owned(), arguments: json!({"task": ["do it"]}) };
         assert_eq!((task.block(0), task.block(1)), (&[call][..], &say("after")[..]));
         assert_eq!(task.block(2), say("(the rehearsal script is over)"));
@@ -357,10 +378,12 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(id_of(text), expected, "{text}");
         }
-        let script = Script::parse("#rehearsal\non question\ncall answer {\"id\": \"{{id}}\"}");
-        let part = script.unwrap().section(Some(ItemKind::Question), cases[0].0).unwrap();
+        let text = "#rehearsal\non question\nsay {{from}}\ncall answer {\"id\": \"{{id}}\"}";
+        let script = Script::parse(text).unwrap();
+        let part = script.section(Some(ItemKind::Question), cases[0].0).unwrap();
         let call = Step::Call { tool: "answer".to_owned(), arguments: json!({"id": "q1"}) };
-        assert_eq!(part.block(0), [call]);
+        let steps = [Step::Say("ben".to_owned()), call];
+        assert_eq!(part.filled(Some(cases[0].0), None).block(0), steps);
     }
 
     #[test]

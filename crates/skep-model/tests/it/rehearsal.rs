@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use skep_core::cause::ItemKind;
+use skep_core::message::Body;
 use skep_core::provider::{ModelError, ModelEvent};
 use skep_model::RehearsalProvider;
 
@@ -137,6 +138,43 @@ async fn rules_have_scripts_for_what_agents_give_each_other() {
     let peer = [item("two", ItemKind::Peer, "hello")];
     let read = call("rehearsal_0_0", "read", json!({"file_path": "welcome.md"}));
     assert_eq!(said(play_by(rules, &peer).await).last(), Some(&read));
+}
+
+/// A call's result in place of the one that `step` made up.
+fn answered(rows: &mut [std::sync::Arc<skep_core::message::Message>], text: &str, error: bool) {
+    let last = std::sync::Arc::make_mut(rows.last_mut().unwrap());
+    let call = last.body.tool_call_id.clone().unwrap();
+    last.body = Body::tool_result(call, "x", text.to_owned(), error);
+}
+
+#[tokio::test]
+async fn a_block_says_what_the_calls_before_it_answered() {
+    let script = "#rehearsal\ncall x\nnext\nelse not done: {{answers}}\nsay done: {{answers}}";
+    let begun = vec![user("one", script)];
+    let events = play(begun.clone()).await;
+    let cases = [
+        ("it is 42", false, "done: it is 42"),
+        ("denied", true, "not done: denied"),
+        ("{\"success\":true,\"answer\":\"blue\"}", false, "done: blue"),
+        (
+            "{\"success\":false,\"error\":\"provider_auth\",\"reason\":\"No key.\"}",
+            false,
+            "not done: No key. (provider_auth)",
+        ),
+        // What is put in stays as it is.
+        ("{{answers}}", true, "not done: {{answers}}"),
+    ];
+    for (answer, error, expected) in cases {
+        let mut rows = begun.clone();
+        rows.extend(step("one", &events));
+        answered(&mut rows, answer, error);
+        assert_eq!(said(play(rows).await), [text(expected)], "{answer}");
+    }
+    // Of several those that failed.
+    let mut rows = vec![user("one", &script.replacen("call x", "call x\ncall x", 1))];
+    rows.extend(step("one", &play(rows.clone()).await));
+    answered(&mut rows, "denied", true);
+    assert_eq!(said(play(rows).await), [text("not done: denied")]);
 }
 
 #[tokio::test]

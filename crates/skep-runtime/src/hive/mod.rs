@@ -54,6 +54,8 @@ use unfinished::UnfinishedAgents;
 
 /// The source of the tools that are part of the program.
 const BUILT_IN: &str = "built-in";
+/// How many agents an error names.
+const NAMED: usize = 10;
 
 /// Makes the settings. Agents of the names it is given are half made and do not count.
 pub type SettingsMaker<'a> = Box<dyn FnOnce(&BTreeSet<AgentName>) -> HiveSettings + Send + 'a>;
@@ -398,8 +400,10 @@ impl Shared {
         let ids = &self.snapshot().ids;
         let found = ids.get(name).filter(|_| !self.unfinished.contains(name));
         found.copied().ok_or_else(|| {
-            let known: Vec<&str> = ids.keys().map(AgentName::as_str).collect();
-            let text = format!("There is no agent `{name}`. This hive has: {}.", known.join(", "));
+            let known: Vec<&str> = ids.keys().map(AgentName::as_str).take(NAMED).collect();
+            let more = if ids.keys().nth(NAMED).is_some() { " and others" } else { "" };
+            let text =
+                format!("There is no agent `{name}`. This hive has: {}{more}.", known.join(", "));
             DoorError::new(ErrorKind::NotFound, "unknown_agent", text)
         })
     }
@@ -413,8 +417,18 @@ impl Shared {
     ) -> Result<(AgentId, AgentName), DoorError> {
         match self.agent_id(wanted) {
             Ok(id) => Ok((id, wanted.clone())),
-            Err(unknown) if wanted.as_id().is_none() || *sight != Sight::All => Err(unknown),
-            Err(unknown) => self.stored_agent(wanted).await?.ok_or(unknown),
+            Err(unknown) if *sight != Sight::All => Err(unknown),
+            Err(unknown) if wanted.as_id().is_some() => {
+                self.stored_agent(wanted).await?.ok_or(unknown)
+            }
+            Err(mut unknown) => {
+                let read = self.store.read(async |conn| agents::find_removed(conn, wanted).await);
+                if let Some(AgentId(id)) = read.await.map_err(door_error)? {
+                    let more = format!(" One that was removed is `id:{id}`.");
+                    unknown.text.push_str(&more);
+                }
+                Err(unknown)
+            }
         }
     }
 

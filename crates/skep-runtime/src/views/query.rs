@@ -173,6 +173,7 @@ impl Hive {
             let count = counts.get(&id).copied();
             let mut info = AgentInfo {
                 name: name.clone(),
+                id: is_all.then_some(id),
                 parent: active.tree.parent(name).filter(|name| is_seen(name)).cloned(),
                 description: String::new(),
                 status: "failed",

@@ -4,11 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 use skep_core::Millis;
+use skep_core::engine::{FailureCode, RetryCode};
 use skep_core::event::CallState;
 use skep_core::ids::{CallId, TurnId};
-use skep_core::message::Usage;
+use skep_core::message::{Meta, StopReason, Usage};
 use skep_core::visible::summary;
-use skep_store::timing::{self, TimedApproval, TimedCall, TimedRow, TurnTimes};
+use skep_store::timing::{self, TimedApproval, TimedCall, TimedRow, TimedTurn, TurnTimes};
 
 use crate::door::{Credential, DoorError, ErrorKind, Sight, TimingKind, TimingRow, TurnTiming};
 use crate::hive::{Hive, door_error};
@@ -33,6 +34,8 @@ impl Hive {
         let running = self.shared.env().lanes.registry.get(id);
         let asking = running.and_then(|running| running.times().under_way());
         let rows = rows(&found, asking);
+        let failed = failed_row(&found)
+            .map_or(0, |row| u32::try_from(row.tries.unwrap_or(1)).unwrap_or(u32::MAX));
         let mut usage = Usage::default();
         let metas = found.rows.iter().filter_map(|row| row.body.meta.as_ref());
         let model_calls = metas.map(|meta| usage.add(meta.usage)).count();
@@ -48,7 +51,7 @@ impl Hive {
             started_at: turn.started_at,
             ended_at: turn.ended_at,
             active_ms: turn.active_ms,
-            model_calls: u32::try_from(model_calls).unwrap_or(u32::MAX),
+            model_calls: u32::try_from(model_calls).unwrap_or(u32::MAX).saturating_add(failed),
             cost: usage.cost,
             rows,
             cut,
@@ -79,6 +82,7 @@ fn rows(times: &TurnTimes, asking: Option<(Millis, Option<Millis>)>) -> Vec<Timi
         rows.extend(asked.iter().map(|approval| approval_row(approval, call)));
         rows.extend(call_row(call, &said, took.get(&call.call).copied(), asked.is_empty()));
     }
+    rows.extend(failed_row(times));
     if let Some((from, first)) = asking {
         rows.push(TimingRow { first, ..row(TimingKind::Model, "model", from) });
     }
@@ -115,11 +119,39 @@ fn model_row(said: &TimedRow, before: Millis) -> Option<TimingRow> {
         first: said.times.and_then(|times| times.first),
         until: Some(said.times.map_or(said.at, |times| times.ended)),
         detail: meta.profile.clone().unwrap_or_default(),
-        failed: meta.stop_reason == skep_core::message::StopReason::Error,
+        failed: is_failed(meta),
         tries: said.times.map(|times| times.tries).filter(|tries| *tries > 1),
         usage: Some(meta.usage),
         ..row(TimingKind::Model, &meta.model, from)
     })
+}
+
+/// The model call that the turn failed by, or that is made again later. Of its tries the turn keeps
+/// how many there were and why the last one failed.
+fn failed_row(times: &TurnTimes) -> Option<TimingRow> {
+    let TimedTurn { outcome, attempts, started_at, changed_at, ended_at, .. } = &times.turn;
+    let code = outcome.as_deref()?;
+    let passes = RetryCode::parse(code).is_some_and(|code| code != RetryCode::EngineCrashed);
+    let failed = FailureCode::parse(code).is_some_and(FailureCode::is_of_model);
+    // What it had said by then is on record, with times of its own.
+    let last = times.rows.last().filter(|_| !times.cut);
+    let is_kept = last.and_then(|row| row.body.meta.as_ref()).is_some_and(is_failed);
+    if is_kept || !(passes || failed) {
+        return None;
+    }
+    let tries = attempts + i64::from(ended_at.is_some());
+    let detail = if tries > 1 { format!("{code}, the last try") } else { code.to_owned() };
+    Some(TimingRow {
+        until: Some(ended_at.unwrap_or(*changed_at)),
+        detail,
+        failed: true,
+        tries: Some(tries).filter(|tries| *tries > 1),
+        ..row(TimingKind::Model, "model", last.map_or(*started_at, |row| row.at))
+    })
+}
+
+fn is_failed(meta: &Meta) -> bool {
+    meta.stop_reason == StopReason::Error
 }
 
 /// What the messages of a turn say of its calls.

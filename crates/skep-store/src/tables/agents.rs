@@ -318,6 +318,13 @@ pub async fn find(
     }
 }
 
+/// The newest removed agent that had the name.
+pub async fn find_removed(conn: &mut Conn, name: &AgentName) -> Result<Option<AgentId>, SqlError> {
+    let select = "SELECT id FROM agents WHERE name = $1 AND removed_at IS NOT NULL \
+                  ORDER BY id DESC LIMIT 1";
+    conn.find(select, &args![name]).await
+}
+
 pub async fn counts(conn: &mut Conn) -> Result<Vec<AgentCounts>, SqlError> {
     // Items of a turn that is tried again later are pending, and wait with it.
     let select = "SELECT a.id, a.wanted, COALESCE(o.running, 0), COALESCE(o.waiting, 0), \

@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::future::select_all;
 use serde_json::json;
 use skep_cli::commands::agent::{self, CreatedAgents};
-use skep_cli::commands::tour::{self, TourArgs, TourStage};
+use skep_cli::commands::tour::{self, SESSION, TourArgs, TourStage};
 use skep_cli::hive::{Client, Globals, Home};
 use skep_cli::print::output;
 use skep_cli::{Exit, Failure};
@@ -35,6 +35,8 @@ const LEAD: &str = "tour";
 /// How long a hive may take to start, and how long to stop.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(50);
+/// Where the folder for temporary files is full or takes nothing.
+const ANOTHER_FOLDER: &str = "set TMPDIR to another folder";
 const PROVIDERS: &str = "profiles:\n  default: {provider: rehearsal}\n";
 
 pub async fn run<S>(
@@ -57,9 +59,8 @@ where
     if asks && !(std::io::stdin().is_terminal() && std::io::stdout().is_terminal()) {
         return Err(usage("it asks, and this is not a terminal", "skep tour --yes"));
     }
-    output::line(
-        "A team answers a request: delegation, a question, an approval. About two minutes.",
-    );
+    let time = if asks { " About two minutes." } else { "" };
+    output::line(format!("A team answers a request: delegation, a question, an approval.{time}"));
     output::line("The built-in rehearsal model plays the agents: no key is used, nothing is sent.");
     match running(globals).await? {
         RunningHive::Rehearses { profile } => in_running(globals, known, &profile, asks).await,
@@ -122,35 +123,50 @@ async fn in_running(
         }
     };
     let removed = take_back(globals, &names, &folders).await;
-    removed.map_err(|failure| failure.next(format!("skep agent rm {LEAD} --cascade")))?;
+    let ids = removed.map_err(|failure| failure.next(format!("skep agent rm {LEAD} --cascade")))?;
     output::line("");
     output::line(format!("Removed again: {}.", names.join(", ")));
-    output::line("Their conversation stays in the history, their tool calls in the audit trail.");
+    if let Some(lead) = ids.first() {
+        output::line("What they said and did stays in the history and the audit trail:");
+        for command in
+            [format!("skep history show {lead} --session {SESSION}"), "skep audit list".to_owned()]
+        {
+            output::line(format!("   {}", globals.commands(&command)));
+        }
+    }
     told?;
     onward(globals);
     Ok(())
 }
 
 /// Removes the team from the hive; its folders alone where the hive has not loaded it, or has gone.
+/// By what its agents are found from now on, the lead first.
 async fn take_back(
     globals: &Globals,
     names: &[String],
     folders: &[PathBuf],
-) -> Result<(), Failure> {
+) -> Result<Vec<String>, Failure> {
     let attempted = format!("remove the team {LEAD}");
     for name in names {
         if !agent::noticed(globals, name).await {
             let removed = new_agent::remove(folders.iter());
             return removed
+                .map(|()| Vec::new())
                 .map_err(|error| Failure::new(Exit::Failed, attempted, error.to_string()));
         }
     }
     // The lead last, and nobody that others have put below it.
+    let client = Client::open(globals)?;
+    let listed = client.fetch("/api/v1/agents", &attempted).await?;
+    let agents = listed["agents"].as_array().into_iter().flatten();
+    let id =
+        |name: &String| agents.clone().find(|agent| agent["name"] == name.as_str())?["id"].as_i64();
+    let ids = names.iter().filter_map(id).map(|id| format!("id:{id}")).collect();
     for name in names.iter().rev() {
         let remove = format!("/api/v1/agents/{name}");
-        Client::open(globals)?.delete(&remove, format!("remove the agent {name}")).await?;
+        client.delete(&remove, format!("remove the agent {name}")).await?;
     }
-    Ok(())
+    Ok(ids)
 }
 
 async fn in_temporary<S>(
@@ -172,6 +188,7 @@ where
     let globals = Globals::at(folder.path.clone());
     let place = format!("a temporary one in {}, because {why}", folder.path.display());
     let stage = stage(globals.clone(), &home, place, team, asks);
+    let stage = TourStage { temporary: true, ..stage };
     // A task of its own: it waits for keys.
     let mut told = tokio::spawn(async move {
         wait_until_ready(&globals).await?;
@@ -194,21 +211,22 @@ where
     };
     drop(log);
     drop(lock);
+    let full = format!("{ANOTHER_FOLDER}, if {} is full", folder.above().display());
     folder.remove()?;
     output::line("");
     output::line("The temporary hive is stopped and its folder removed: nothing is left of it.");
-    told?;
+    told.map_err(|failure| failure.or_next(&full))?;
     onward(usual);
     Ok(())
 }
 
 /// The files of a new home with the team in it, and what they mean.
 fn prepare(home: &Home, known: &KnownNames) -> Result<(LoadedHome, CreatedAgents), Failure> {
-    let failed = |why: String| Failure::new(Exit::Failed, ATTEMPTED, why).next("skep doctor");
+    let failed = |why: String| Failure::new(Exit::Failed, ATTEMPTED, why).next(ANOTHER_FOLDER);
     create::folders(home).map_err(|error| failed(error.to_string()))?;
     replace_file(&home.providers_yaml(), PROVIDERS).map_err(|error| failed(error.to_string()))?;
     create::files(home, false).map_err(|error| failed(error.to_string()))?;
-    let team = make_team(home, known, None)?;
+    let team = make_team(home, known, None).map_err(|failure| failure.next(ANOTHER_FOLDER))?;
     let loaded = load(home, known, &environment::var);
     let mut loaded = loaded.map_err(|error| failed(error.to_string()))?;
     loaded.settings.server.port = 0;
@@ -246,7 +264,7 @@ fn stage(
 ) -> TourStage {
     let command = format!("skep agent new --template {TEMPLATE} --name {LEAD}");
     let workspace = home.agent(LEAD).join("work");
-    TourStage { globals, place, command, team, workspace, asks }
+    TourStage { globals, place, command, team, workspace, asks, temporary: false }
 }
 
 async fn wait_until_ready(globals: &Globals) -> Result<(), Failure> {
@@ -310,6 +328,11 @@ impl TemporaryFolder {
         Ok(Self { path })
     }
 
+    /// The folder for temporary files.
+    fn above(&self) -> &Path {
+        self.path.parent().unwrap_or(&self.path)
+    }
+
     fn remove(self) -> Result<(), Failure> {
         fs::remove_dir_all(&self.path).map_err(|error| not_kept("remove", &self.path, &error))
     }
@@ -323,5 +346,6 @@ impl Drop for TemporaryFolder {
 }
 
 fn not_kept(verb: &str, path: &Path, error: &io::Error) -> Failure {
-    Failure::new(Exit::Failed, format!("{verb} {}", path.display()), error.to_string())
+    let attempted = format!("{verb} {}", path.display());
+    Failure::new(Exit::Failed, attempted, error.to_string()).next(ANOTHER_FOLDER)
 }

@@ -117,7 +117,7 @@ async fn first_tour_does_what_the_person_decides() {
         "you: ask for the bank statement first",
         "maybe is none of these",
         "you: denied",
-        "tour: The case of order 1207 is done.",
+        "tour: tour-writer on order 1207: There is a draft, drafts/order-1207.md, and no reply: ",
     ] {
         assert!(shown.contains(line), "{line}: {shown}");
     }
@@ -152,6 +152,16 @@ async fn first_tour_uses_the_hive_that_runs_and_removes_its_agents() {
         assert!(shown.stdout.contains(line), "{}", shown.stdout);
     }
     assert_eq!(names(&hive).await, ["main"]);
+    // What they said is found by the command that it prints.
+    let found = shown.stdout.lines().find(|line| line.contains(" history show id:"));
+    let words: Vec<&str> = found.unwrap().split_whitespace().collect();
+    let at = words.iter().position(|word| *word == "history").unwrap();
+    let history = newcomer.run(&words[at..]).await;
+    assert_eq!(history.code, Some(0), "{}", history.stderr);
+    assert!(history.stdout.contains("tour-writer on order 1207: "), "{}", history.stdout);
+    let gone = newcomer.run(&["history", "show", "tour", "--session", "tour"]).await;
+    let removed = format!("One that was removed is `{}`.", words[at + 2]);
+    assert!(gone.stderr.contains(&removed), "{}", gone.stderr);
     let teams = fs::read_dir(newcomer.home().join("teams")).unwrap();
     assert_eq!(teams.map(|it| it.unwrap().file_name()).collect::<Vec<_>>(), ["main"]);
     // The same name belongs to somebody: nothing of theirs is touched.
@@ -194,6 +204,46 @@ async fn first_tour_uses_no_model_that_costs() {
     assert_eq!(shown.code, Some(0), "{}{}", shown.stdout, shown.stderr);
     assert!(shown.stdout.contains("uses a real model"), "{}", shown.stdout);
     assert_eq!(stage.model.requests().len(), 0);
+}
+
+/// The file is not there although it was approved: nothing is told as done.
+#[tokio::test]
+async fn first_tour_says_that_an_approved_file_is_missing() {
+    let newcomer = Newcomer::new();
+    let mut terminal = newcomer.skep(&["tour"]).on_terminal(200, 100).unwrap();
+    for _ in 0..2 {
+        terminal.sees("Enter goes on").await.unwrap();
+        terminal.press("\r").unwrap();
+    }
+    terminal.sees("answered elsewhere):").await.unwrap();
+    terminal.press("1\r").unwrap();
+    terminal.sees("decided elsewhere):").await.unwrap();
+    let temporary = fs::read_dir(newcomer.folder.path().join("tmp")).unwrap().next();
+    // Where the folder of the file would be.
+    let replies = temporary.unwrap().unwrap().path().join("teams/tour/work/replies");
+    fs::write(replies, "").unwrap();
+    terminal.press("y\r").unwrap();
+    // The place has changed since it was asked about: it is asked about again.
+    terminal.sees("decided elsewhere):").await.unwrap();
+    terminal.press("y\r").unwrap();
+    assert_eq!(terminal.wait().await.unwrap().code(), Some(1));
+    let shown = terminal.everything();
+    assert!(shown.contains("replies/order-1207.md was approved, and is not in "), "{shown}");
+    assert!(shown.contains("next: set TMPDIR to another folder, if "), "{shown}");
+    assert!(!shown.contains("Go on:"), "{shown}");
+    assert_eq!(newcomer.left(), Vec::<PathBuf>::new());
+}
+
+#[tokio::test]
+async fn first_tour_names_a_folder_that_takes_nothing() {
+    let newcomer = Newcomer::new();
+    let full = newcomer.folder.path().join("file");
+    fs::write(&full, "").unwrap();
+    let refused = newcomer.skep(&["tour", "--yes"]).env("TMPDIR", &full).finish().await.unwrap();
+    assert_eq!(refused.code, Some(1), "{}", refused.stdout);
+    for part in [full.to_str().unwrap(), "next: set TMPDIR to another folder"] {
+        assert!(refused.stderr.contains(part), "{part}: {}", refused.stderr);
+    }
 }
 
 #[tokio::test]

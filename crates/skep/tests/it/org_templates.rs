@@ -58,11 +58,17 @@ impl Bare {
         let chain = format!("/api/v1/inbox/{root}");
         let inbox = format!("/api/v1/inbox?agent={lead}&limit=100");
         let tasks = wait::until_async("the end of the first task", PATIENCE, || async {
-            let tasks = self.get(&chain).await["chain"].as_array().cloned().unwrap_or_default();
+            let tasks = async || self.get(&chain).await["chain"].as_array().cloned();
+            let before = tasks().await.unwrap_or_default();
             let items = self.get(&inbox).await["items"].as_array().cloned().unwrap();
-            let ended = tasks.iter().all(|task| task["ended_at"].is_i64());
+            let ended = before.iter().all(|task| task["ended_at"].is_i64());
             let open = |item: &Value| item["finished_at"].is_null();
-            (ended && !tasks.is_empty() && !items.iter().any(open)).then_some(tasks)
+            let is_over = ended && !before.is_empty() && !items.iter().any(open);
+            // Between the two answers the lead may have given work.
+            if !is_over || tasks().await? != before {
+                return None;
+            }
+            Some(before)
         });
         let tasks = tasks.await.unwrap();
         let word = |task: &Value, key: &str| task[key].as_str().unwrap_or_default().to_owned();
@@ -125,8 +131,8 @@ async fn org_template_engineering_writes_and_reviews() {
     let last = bare.last_word("engineering").await;
     assert_eq!(
         last,
-        "greet.sh is written and reviewed. The reviewer says: accept. One file, one line of \
-         output, no finding."
+        "engineering-coder is done with greet.sh. engineering-reviewer says: accept. One file, \
+         one line of output, no finding."
     );
     let script = bare.file("engineering/work/greet.sh");
     assert_eq!(script, "#!/bin/sh\necho \"Hello from the hive\"\n");
@@ -144,8 +150,10 @@ async fn org_template_research_answers_with_a_report() {
     let tasks = bare.ended(&root, "bees").await;
     assert_eq!(tasks, ["bees → bees-scout: done", "bees → bees-checker: done"]);
     let last = bare.last_word("bees").await;
+    assert!(last.starts_with("This stands in the sources: sources/bees.md:"), "{last}");
     assert!(last.ends_with("The report is in reports/answer.md."), "{last}");
-    assert!(bare.file("bees/work/reports/answer.md").contains("[1] sources/bees.md"));
+    let report = bare.file("bees/work/reports/answer.md");
+    assert!(report.contains("both from sources/bees.md: scouts dance for places"), "{report}");
     assert!(bare.file("bees/work/notes/nest.md").contains("a quorum at one place decides"));
 }
 
@@ -179,8 +187,46 @@ async fn org_template_support_asks_and_waits_for_an_approval() {
     ];
     assert_eq!(tasks, expected);
     let last = bare.last_word("support").await;
-    assert!(last.starts_with("The case of order 1207 is done."), "{last}");
+    let said = "support-writer on order 1207: The reply is replies/order-1207.md";
+    assert!(last.starts_with(said), "{last}");
     assert!(fs::read_to_string(reply).unwrap().contains("the second charge back in full"));
+}
+
+/// A team whose first task goes wrong in a file of one of its agents; what its lead says last.
+async fn goes_wrong(template: &str, agent: &str, file: &str, text: &str) -> String {
+    let mut bare = Bare::up().await;
+    let made = good(&bare.skep(&["agent", "new", "--template", template, "--json"]).await);
+    assert_eq!(bare.skep(&["down"]).await.code, Some(0));
+    bare.hive.wait(PATIENCE).await.unwrap();
+    let path = bare.home.join("teams").join(agent).join(file);
+    let before =
+        if file == "config.yaml" { fs::read_to_string(&path).unwrap() } else { String::new() };
+    fs::write(&path, before + text).unwrap();
+    bare.hive = Start::up(&locate::skep().unwrap(), &bare.home).listening().await.unwrap();
+    let root = bare.begin(&made).await;
+    bare.ended(&root, template).await;
+    bare.last_word(template).await
+}
+
+#[tokio::test]
+async fn org_template_says_who_failed() {
+    let script = "#rehearsal\non task\nfail auth\n";
+    let said = async |template, agent| {
+        goes_wrong(template, agent, "team-rules/rehearsal.md", script).await
+    };
+    let last = said("engineering", "engineering-coder").await;
+    assert!(last.starts_with("It is not done: engineering-coder has failed. "), "{last}");
+    let last = said("research", "research-scout").await;
+    assert!(last.starts_with("There is no report, because nothing was found: "), "{last}");
+    assert!(last.ends_with(" (provider_auth)"), "{last}");
+}
+
+#[tokio::test]
+async fn org_template_does_not_tell_a_refused_write_as_written() {
+    let denies = "policy:\n  - {effect: deny, tool: write}\n";
+    let last = goes_wrong("engineering", "engineering-coder", "config.yaml", denies).await;
+    let said = "It is not done. engineering-coder says: greet.sh was not written: ";
+    assert!(last.starts_with(said), "{last}");
 }
 
 #[tokio::test]

@@ -205,6 +205,35 @@ async fn org_the_time_of_a_turn_is_known_step_by_step() {
     assert_eq!((&approval["tool"], &approval["state"]), (&json!("bash"), &json!("approved")));
 }
 
+/// What failed is a row too, with why.
+#[tokio::test]
+async fn org_the_time_of_a_turn_names_model_calls_that_failed() {
+    let stage = Stage::new().await;
+    stage.model.push(Reply::call("read", json!({"file_path": "none.md"})));
+    stage.model.push(Reply::unauthorized());
+    stage.model.push(Reply::unauthorized());
+    let play = stage.up().await;
+    for (calls, kinds) in
+        [(2, vec!["model scripted", "tool read", "model model"]), (1, vec!["model model"])]
+    {
+        let item = play.item("main", "main", "do it").await;
+        play.ended("main", &item).await;
+        let timing = of_item(&play, &item).await;
+        let rows = timing["rows"].as_array().unwrap();
+        let rows: Vec<&Value> = rows.iter().filter(|row| row["name"] != "queue").collect();
+        let word = |row: &Value, key: &str| row[key].as_str().unwrap().to_owned();
+        let found: Vec<String> =
+            rows.iter().map(|row| format!("{} {}", word(row, "kind"), word(row, "name"))).collect();
+        assert_eq!(found, kinds, "{timing}");
+        let last = rows.last().unwrap();
+        let told = (&last["failed"], &last["detail"], &last["until"]);
+        assert_eq!(told, (&json!(true), &json!("provider_auth"), &timing["ended_at"]), "{timing}");
+        assert_eq!(timing["model_calls"], calls, "{timing}");
+        let shown = said(&stage, &["task", "timing", &item]).await;
+        assert!(shown.contains("model failed") && !shown.contains('?'), "{shown}");
+    }
+}
+
 /// A turn that goes on shows the model call under way, and a call that waits for another agent.
 #[tokio::test]
 async fn org_the_time_of_a_running_turn_goes_on() {

@@ -38,14 +38,19 @@ pub struct TimedTurn {
     pub state: String,
     pub waiting_for: Option<String>,
     pub started_at: Millis,
+    pub changed_at: Millis,
     pub ended_at: Option<Millis>,
     pub active_ms: i64,
     pub first_seq: i64,
+    /// How it ended, or while it is to be tried again why: a word.
+    pub outcome: Option<String>,
+    /// Those before this one that failed.
+    pub attempts: i64,
 }
 
 record! { TimedTurn {
-    agent, agent_name, session, session_key, state, waiting_for, started_at, ended_at, active_ms,
-    first_seq,
+    agent, agent_name, session, session_key, state, waiting_for, started_at, changed_at, ended_at,
+    active_ms, first_seq, outcome, attempts,
 } }
 
 /// A row of history.
@@ -102,7 +107,8 @@ record!(TimedApproval { id, call, tool, state, asked_at, decided_at, decided_by 
 
 pub async fn of_turn(conn: &mut Conn, turn: &TurnId) -> Result<Option<TurnTimes>, SqlError> {
     let select = "SELECT t.agent, a.name, t.session, l.key, t.state, t.waiting_for, t.started_at, \
-                  t.ended_at, t.active_ms, t.first_seq FROM turns t \
+                  t.changed_at, t.ended_at, t.active_ms, t.first_seq, t.outcome, t.attempts \
+                  FROM turns t \
                   JOIN agents a ON a.id = t.agent JOIN lanes l ON l.id = t.lane WHERE t.id = $1";
     let Some(found) = conn.find::<TimedTurn>(select, &args![turn]).await? else {
         return Ok(None);

@@ -60,7 +60,7 @@ pub fn parse(source: &SourceText, name: &str) -> Result<SkillFile, Mistake> {
             let mistake = Mistake::of_file(&source.file, "is no skill");
             return Err(mistake.expecting(
                 "front matter with name and description between lines `---`, or the sections \
-                 Purpose and Steps",
+                 Purpose or Steps",
             ));
         }
     };

@@ -142,7 +142,7 @@ fn gate_a_file_that_is_no_skill_is_left_out_and_named() {
         ("bad.md", "x".repeat(10 << 20), "is too large; expected at most 64 KiB"),
         ("bad/SKILL.md", "x".repeat(10 << 20), "is too large"),
         ("bad.md", String::new(), "says nothing that could be followed"),
-        ("bad.md", "Some words.".into(), "is no skill; expected front matter"),
+        ("bad.md", "Some words.".into(), "or the sections Purpose or Steps"),
         ("bad.md", "---\nname: bad\n".into(), ":1:1: its front matter does not end"),
         (
             "bad.md",
