@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum 68fac7beb6207da8.
+// Do not edit; checksum 883380ea2d7a8565.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 

@@ -31,8 +31,10 @@ export function WorkPage(props: { route: WorkRoute }) {
   const { router } = usePage();
   const show = (): WorkShow => props.route;
   // Words that are typed further are one step for whoever goes back.
-  const go = (change: Partial<WorkRoute>) =>
-    router.go({ ...props.route, ...change }, change.text && props.route.text ? "same step" : "step");
+  const go = (change: Partial<WorkRoute>) => {
+    const isTyped = change.text && props.route.text;
+    router.go({ ...props.route, ...change }, isTyped ? "same step" : "step");
+  };
   const now = createHiveClock(1000);
   const link = (item: string) => href({ ...props.route, item });
   const [listed, setListed] = createSignal(false);
