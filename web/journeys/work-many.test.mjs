@@ -1,4 +1,4 @@
-// Five thousand tasks on Work.
+// Five thousand tasks in a hive of a thousand agents, on Work and on Team.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { accessible, faultless, launch, open, SLOW } from "./browser.mjs";
@@ -11,6 +11,7 @@ before(async () => {
 after(() => browser.close());
 
 const TASKS = 5000;
+const AGENTS = 1000;
 const FIRST_PAINT_MS = 1000 * SLOW;
 /** Longer than this a frame is noticed as a jerk. */
 const FRAME_MS = 100 * SLOW;
@@ -43,10 +44,12 @@ const MANY = `
     WHERE i.ord > 1000000;`;
 
 test("five thousand tasks stay usable", async (t) => {
-    const { hive, mine } = await start(browser, t, {}, {
+    const files = {
         "providers.yaml": "profiles:\n  default: {provider: rehearsal}\n",
         "teams/team/config.yaml": "parent: main\nallowed_tools: ['*']\n",
-    });
+    };
+    for (let at = 2; at < AGENTS; at++) files[`teams/a${at}/config.yaml`] = "parent: team\n";
+    const { hive, mine } = await start(browser, t, {}, files);
     await hive.skep("send", "team", "hello", "--wait");
     await hive.sql(MANY);
     await hive.kill();
@@ -54,13 +57,17 @@ test("five thousand tasks stay usable", async (t) => {
 
     const page = await open(mine, await hive.link());
     await page.getByRole("heading", { level: 1 }).first().waitFor();
-    for (const view of ["#/work", "#/work?view=table"]) {
+    const views = {
+        "#/team": ".node",
+        "#/work": ".lane li",
+        "#/work?view=table": ".work-table tbody a",
+    };
+    for (const [view, rows] of Object.entries(views)) {
         const painted = [];
         while (painted.length === 0 || Math.min(...painted) > FIRST_PAINT_MS) {
             assert.ok(painted.length < LOADS, `${view} was painted after ${painted} ms`);
             await page.goto("about:blank");
             await page.goto(`${hive.url}/${view}`);
-            const rows = view.includes("table") ? ".work-table tbody a" : ".lane li";
             painted.push(await page.evaluate(shown, rows));
         }
         t.diagnostic(`${view}: painted with its rows after ${painted} ms`);
