@@ -21,7 +21,7 @@ pub use decide::{
     overlap, peer_text, prompt, query, question, redelivery, resume_text, retry, skill_text, slash,
     task_event, title, visible,
 };
-pub use traits::{channel, engine, hook, inbound, provider, tool};
+pub use traits::{channel, engine, hook, inbound, provider, relay, tool};
 pub use vocab::{
     approval, audit, audit_export, budget, cause, decision, event, file, frame, ids, message,
     money, role, spend, task, time,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use skep_core::BoxStream;
 use skep_core::engine::{Allowance, Gate, GateRequest};
-use skep_core::ids::{AgentName, CallId, SessionId, TurnId};
+use skep_core::ids::{AgentId, AgentName, CallId, SessionId, TurnId};
 use skep_core::message::{Body, Meta, StopReason, Usage};
 use skep_core::provider::{Provider, Providers, SystemPrompt, ToolSpec};
 use skep_core::settings::{KnownModels, Profile, SandboxSettings};
@@ -87,6 +87,7 @@ fn start(provider: FakeProvider, steps_left: u32) -> Rig {
     let shared: Arc<dyn Provider> = Arc::clone(&provider) as Arc<dyn Provider>;
     let request = TurnRequest {
         agent: AgentName::new("main"),
+        agent_id: AgentId(1),
         turn: TurnId::new("turn"),
         session: SessionId::new("session"),
         profile: Arc::new(Profile {

@@ -22,7 +22,9 @@ use crate::network::{ChildNetwork, Contact};
 use crate::process::{
     self, Captured, Ending, Input, ListeningPace, LiveOutput, ProcessError, StartedChild,
 };
-use crate::sandbox::{self, Inside, Measured, PreparedProgram, Sandbox, SandboxError, SandboxRoom};
+use crate::sandbox::{
+    self, Inside, Measured, PreparedProgram, ProgramFolders, Sandbox, SandboxError, SandboxRoom,
+};
 use lines::{LineQueue, LineReader};
 use record::ChildRecord;
 
@@ -46,6 +48,7 @@ pub struct DuplexProgram {
     pub environment: Vec<(String, String)>,
     /// Left open for it; a variable of this name holds the number.
     pub descriptors: Vec<(String, OwnedFd)>,
+    pub folders: ProgramFolders,
     /// The longest line, either way.
     pub line_bytes: usize,
 }
@@ -57,6 +60,7 @@ impl DuplexProgram {
             arguments,
             environment: Vec::new(),
             descriptors: Vec::new(),
+            folders: ProgramFolders::default(),
             line_bytes: LINE_BYTES,
         }
     }
@@ -89,11 +93,12 @@ impl DuplexChild {
         room: &SandboxRoom,
         record: impl FnOnce(&StartedChild) -> std::io::Result<ChildRecord>,
     ) -> Result<Self, SandboxError> {
-        let DuplexProgram { program, arguments, environment, descriptors, line_bytes } = program;
+        let DuplexProgram { program, arguments, environment, descriptors, folders, line_bytes } =
+            program;
         let name = program.to_string_lossy().into_owned();
         let failed = |source| ProcessError::Start { program: name.clone(), source };
         let words = std::iter::once(program).chain(arguments).collect();
-        let inside = Inside::program(words, environment, descriptors);
+        let inside = Inside::program(words, environment, descriptors, folders);
         let prepared = sandbox.prepare(inside, room).await?;
         let PreparedProgram { invocation, wall, measured, network } = prepared;
         let mut child = match process::start(&invocation, Input::Piped, wall).await {

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use rustix::fs::{Gid, Uid};
 use rustix::io::Errno;
+use skep_core::settings::{SandboxLevel, SandboxSettings};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
@@ -26,7 +27,7 @@ use crate::process::{self, Job, JobOutput, LiveOutput, ProcessError};
 use crate::size::Sizes;
 use crate::workspace::Workspace;
 
-pub use arguments::HOME;
+pub use arguments::{HOME, find_program};
 pub(crate) use prepare::{Inside, Measured, PreparedProgram};
 use trial::TrialNetwork;
 pub use trial::{Check, Report};
@@ -91,6 +92,15 @@ pub struct SandboxRoom {
     /// Shown read-only; the workspace may lie inside.
     pub read_only: Vec<PathBuf>,
     pub network: RoomNetwork,
+}
+
+/// Folders of a program itself, beside those of the room.
+#[derive(Debug, Clone, Default)]
+pub struct ProgramFolders {
+    /// Where it is installed: shown read-only, and left to their owner.
+    pub read: Vec<PathBuf>,
+    /// Its own, which it may write; given to the user it runs as.
+    pub write: Vec<PathBuf>,
 }
 
 /// A command line for the shell.
@@ -186,6 +196,25 @@ impl Sandbox {
         Self { settings, passed: Arc::clone(&self.passed), sizes: Arc::clone(&self.sizes) }
     }
 
+    /// As an agent's settings want it.
+    pub fn under(&self, settings: &SandboxSettings) -> Self {
+        let (usual, asked) = (self.limits(), &settings.limits);
+        let limits = CommandLimits {
+            cpu: asked.cpu.unwrap_or(usual.cpu),
+            memory_bytes: asked.memory_bytes.unwrap_or(usual.memory_bytes),
+            processes: asked.processes.unwrap_or(usual.processes),
+            disk_bytes: asked.disk_bytes.unwrap_or(usual.disk_bytes),
+            workspace_bytes: asked.workspace_bytes.unwrap_or(usual.workspace_bytes),
+            disk_floor_bytes: asked.disk_floor_bytes.unwrap_or(usual.disk_floor_bytes),
+            ..usual.clone()
+        };
+        let level = match settings.level {
+            SandboxLevel::Confined => Level::Confined,
+            SandboxLevel::Host => Level::Host,
+        };
+        self.variant(level, limits)
+    }
+
     pub fn limits(&self) -> &CommandLimits {
         &self.settings.limits
     }
@@ -229,7 +258,7 @@ impl Sandbox {
             return Ok(());
         }
         let tried = match network {
-            RoomNetwork::Proxy(_) => TrialNetwork::Proxy,
+            RoomNetwork::Proxy(_) | RoomNetwork::Service(_) => TrialNetwork::Proxy,
             RoomNetwork::None | RoomNetwork::Full => TrialNetwork::None,
         };
         let passed = async {

@@ -3,10 +3,11 @@
 mod decode;
 pub(crate) mod request;
 
-use skep_core::provider::ModelRequest;
+use skep_core::provider::{ModelRequest, RawEndpoint};
 
 use crate::link::{Wire, WireProvider};
 
+pub(crate) use decode::stop_reason;
 pub use request::render;
 
 pub(crate) const VENDOR: &str = "anthropic";
@@ -22,6 +23,10 @@ impl Wire for Anthropic {
     const VENDOR: &'static str = VENDOR;
     const PATH: &'static str = "/v1/messages";
     const HEADERS: &'static [(&'static str, &'static str)] = &[("anthropic-version", "2023-06-01")];
+    const RAW_PATHS: &'static [(RawEndpoint, &'static str)] = &[
+        (RawEndpoint::Messages, "/v1/messages"),
+        (RawEndpoint::CountTokens, "/v1/messages/count_tokens"),
+    ];
 
     type Decoder = decode::Decoder;
 

@@ -10,21 +10,23 @@ mod answer;
 mod body;
 mod call;
 mod conversation;
-mod effort;
 mod explanation;
 mod failure;
 mod link;
 mod mend;
+mod raw;
 #[cfg(test)]
 #[path = "rows_tests.rs"]
 mod rows;
 
 pub mod anthropic;
 pub mod catalog;
+pub mod effort;
 pub mod openai_chat;
 pub mod openai_responses;
 pub mod rehearsal;
 pub mod sse;
+pub mod tally;
 
 pub use anthropic::AnthropicProvider;
 pub use link::{WireProvider, WireSettings};

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use http::Method;
 use secrecy::SecretString;
-use skep_core::provider::{ModelError, ModelEvent, ModelRequest, Provider};
+use skep_core::provider::{
+    ModelError, ModelEvent, ModelRequest, Provider, RawAnswered, RawEndpoint, RawRequest,
+};
 use skep_core::settings::Timeouts;
 use skep_core::{BoxFuture, BoxStream};
 use skep_guard::egress::HttpClient;
@@ -14,6 +16,7 @@ use skep_guard::http::{self as guarded, ClientError};
 use crate::answer::Decode;
 use crate::call;
 use crate::failure;
+use crate::raw;
 
 #[derive(Debug, Clone)]
 pub struct WireSettings {
@@ -33,6 +36,8 @@ pub trait Wire: Debug + Send + Sync + Sized + 'static {
     /// After the base address.
     const PATH: &'static str;
     const HEADERS: &'static [(&'static str, &'static str)] = &[];
+    /// Where requests that are written already are handed on to, after the base address.
+    const RAW_PATHS: &'static [(RawEndpoint, &'static str)] = &[];
 
     type Decoder: Decode;
 
@@ -63,6 +68,8 @@ pub struct WireProvider<W> {
 #[derive(Debug)]
 pub(crate) struct WireLink<W> {
     pub client: HttpClient,
+    /// Without a slash at its end.
+    pub base: String,
     pub url: String,
     pub key: SecretString,
     pub timeouts: Timeouts,
@@ -75,6 +82,7 @@ impl<W: Wire> WireProvider<W> {
         let base = settings.base_url.trim_end_matches('/');
         let link = WireLink {
             client: guarded::client(base, settings.timeouts.connect)?,
+            base: base.to_owned(),
             url: format!("{base}{}", W::PATH),
             key: settings.key,
             timeouts: settings.timeouts,
@@ -102,6 +110,11 @@ impl<W: Wire> Provider for WireProvider<W> {
         request: Arc<ModelRequest>,
     ) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
         call::open(Arc::clone(&self.link), request)
+    }
+
+    fn forward(&self, request: RawRequest) -> Option<BoxFuture<'static, RawAnswered>> {
+        let path = W::RAW_PATHS.iter().find(|(endpoint, _)| *endpoint == request.endpoint);
+        path.map(|(_, path)| raw::forward(Arc::clone(&self.link), path, request))
     }
 
     /// Any answer will do, also a refusal: the address is right and somebody is there.

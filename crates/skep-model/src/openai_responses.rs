@@ -6,11 +6,11 @@
 mod decode;
 pub(crate) mod request;
 
-use skep_core::provider::ModelRequest;
+use skep_core::provider::{ModelRequest, RawEndpoint};
 
 use crate::link::{Wire, WireProvider};
 
-pub use request::render;
+pub use request::{input, render};
 
 pub(crate) const VENDOR: &str = "openai-responses";
 /// The name of this wire format in a message's meta.
@@ -24,6 +24,8 @@ pub struct OpenAiResponses;
 impl Wire for OpenAiResponses {
     const VENDOR: &'static str = VENDOR;
     const PATH: &'static str = "/responses";
+    const RAW_PATHS: &'static [(RawEndpoint, &'static str)] =
+        &[(RawEndpoint::Responses, "/responses")];
 
     type Decoder = decode::Decoder;
 

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use skep_core::policy::network::NetworkRules;
 use skep_core::policy::{AgentReach, Class};
 use skep_core::provider::ToolSpec;
-use skep_core::settings::{AgentSettings, SandboxLevel, SandboxNetwork, SandboxSettings};
+use skep_core::settings::{AgentSettings, SandboxNetwork, SandboxSettings};
 use skep_core::tool::{Manner, Prepared, ProgramReach, Tool, ToolAnswer, ToolContext};
 use skep_guard::egress::{Egress, EgressHub};
 use skep_guard::network::{Contact, ProgramNetwork, RoomNetwork};
 use skep_guard::process::{Captured, Ending, JobOutput};
-use skep_guard::sandbox::{CommandLimits, Level, Sandbox, SandboxRoom, ShellCommand};
+use skep_guard::sandbox::{Sandbox, SandboxRoom, ShellCommand};
 use skep_guard::work;
 
 use crate::jobs::{self, Background, Jobs};
@@ -180,7 +180,7 @@ async fn run(
     command: ShellCommand,
     context: &ToolContext,
 ) -> Answered {
-    let sandbox = sandbox_of(sandbox, &context.sandbox);
+    let sandbox = sandbox.under(&context.sandbox);
     let output = sandbox.run(command, &room(context, hub), &context.cancel).await;
     let output = output.map_err(|error| error.to_string())?;
     // Off the async threads: a long output that is no text takes its time.
@@ -200,7 +200,7 @@ async fn start(
     room: SandboxRoom,
     context: &ToolContext,
 ) -> Answered {
-    let sandbox = sandbox_of(sandbox, &context.sandbox);
+    let sandbox = sandbox.under(&context.sandbox);
     sandbox.ready(&room.network).await.map_err(|error| error.to_string())?;
     let job = jobs.start(context, sandbox, command, room)?;
     let text = format!(
@@ -296,25 +296,6 @@ fn reach(sandbox: &SandboxSettings, rules: &NetworkRules) -> String {
         "Network: over http and https these hosts by their names, and nothing else: \
          {shown}{except}. No proxy, ssh or UDP."
     )
-}
-
-/// The sandbox as this agent's settings want it.
-fn sandbox_of(sandbox: &Sandbox, settings: &SandboxSettings) -> Sandbox {
-    let (usual, asked) = (sandbox.limits(), &settings.limits);
-    let limits = CommandLimits {
-        cpu: asked.cpu.unwrap_or(usual.cpu),
-        memory_bytes: asked.memory_bytes.unwrap_or(usual.memory_bytes),
-        processes: asked.processes.unwrap_or(usual.processes),
-        disk_bytes: asked.disk_bytes.unwrap_or(usual.disk_bytes),
-        workspace_bytes: asked.workspace_bytes.unwrap_or(usual.workspace_bytes),
-        disk_floor_bytes: asked.disk_floor_bytes.unwrap_or(usual.disk_floor_bytes),
-        ..usual.clone()
-    };
-    let level = match settings.level {
-        SandboxLevel::Confined => Level::Confined,
-        SandboxLevel::Host => Level::Host,
-    };
-    sandbox.variant(level, limits)
 }
 
 fn answer(output: &JobOutput) -> ToolAnswer {

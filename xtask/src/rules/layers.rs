@@ -6,7 +6,7 @@ use crate::tree::{Dependency, Manifest, Tree};
 const RULE: &str = "layers";
 
 /// The order of ARCHITECTURE.md. A new crate gets its line here and there.
-const LAYERS: [(&str, u8); 20] = [
+const LAYERS: [(&str, u8); 21] = [
     ("skep-scrub", 0),
     ("skep-shell", 0),
     ("skep-core", 1),
@@ -18,6 +18,7 @@ const LAYERS: [(&str, u8); 20] = [
     ("skep-tools", 3),
     ("skep-mcp", 3),
     ("skep-discord", 3),
+    ("skep-relay", 4),
     ("skep-engine", 4),
     ("skep-outbox", 4),
     ("skep-plugin", 4),

@@ -12,7 +12,7 @@ use crate::vocab::message::{Block, Message, Usage};
 /// What a vendor writes around a message, a block and a tool.
 const AROUND: u64 = 12;
 /// The largest picture any of the known models takes.
-const PICTURE: u64 = 5000;
+pub const PICTURE: u64 = 5000;
 
 /// Up to so many tokens a vendor is taken at its word: no window is larger.
 const TRUSTED: u64 = 2_000_000;

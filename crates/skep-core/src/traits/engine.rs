@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::settings::{AgentSettings, Profile, SandboxSettings, Think};
 use crate::traits::provider::{ModelRequest, Providers, SystemPrompt};
 use crate::vocab::budget::Over;
-use crate::vocab::ids::{AgentName, CallId, SessionId, TurnId};
+use crate::vocab::ids::{AgentId, AgentName, CallId, SessionId, TurnId};
 use crate::vocab::message::{Message, Meta, Usage};
 use crate::{BoxFuture, Millis};
 
@@ -64,6 +64,8 @@ pub struct Capabilities {
 
 pub struct TurnRequest {
     pub agent: AgentName,
+    /// What an engine keeps of an agent goes by it, never by the name.
+    pub agent_id: AgentId,
     pub turn: TurnId,
     pub session: SessionId,
     pub profile: Arc<Profile>,

@@ -1,5 +1,5 @@
-//! The four traits that have several implementations, with what goes in and comes out of them, and
-//! the hooks of the gate.
+//! The four traits that have several implementations, the relay to models, what goes in and comes
+//! out of them, and the hooks of the gate.
 
 pub mod channel;
 pub mod engine;
@@ -7,4 +7,5 @@ mod gate;
 pub mod hook;
 pub mod inbound;
 pub mod provider;
+pub mod relay;
 pub mod tool;

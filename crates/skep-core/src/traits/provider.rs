@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::Value;
 
 use crate::vocab::failure::RetryCode;
@@ -22,6 +23,13 @@ pub trait Provider: Send + Sync {
         &self,
         request: Arc<ModelRequest>,
     ) -> BoxStream<'static, Result<ModelEvent, ModelError>>;
+
+    /// Hands a request that is written in the vendor's own wire on to it, with the profile's key,
+    /// and the answer back as it comes: nothing in either body is changed. None where this
+    /// provider does not speak that wire. Dropping the answer ends the request.
+    fn forward(&self, _request: RawRequest) -> Option<BoxFuture<'static, RawAnswered>> {
+        None
+    }
 
     /// Whether something answers where the vendor is: no model is asked and no key is sent.
     /// A provider without a network address dials nothing.
@@ -147,4 +155,39 @@ impl ModelError {
             | Self::ContextTooLong { text } => text,
         }
     }
+}
+
+/// What a request in a vendor's own wire asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RawEndpoint {
+    /// Anthropic: a message.
+    Messages,
+    /// Anthropic: how many tokens a message would have. No model answers.
+    CountTokens,
+    /// OpenAI: a response.
+    Responses,
+}
+
+/// A request as a program wrote it for its vendor. Who it is from is not part of it: the provider
+/// adds the key.
+#[derive(Clone, Debug)]
+pub struct RawRequest {
+    pub endpoint: RawEndpoint,
+    /// What follows the `?` of the address.
+    pub query: Option<String>,
+    pub headers: RawHeaders,
+    pub body: Bytes,
+}
+
+/// Name, in small letters, and value.
+pub type RawHeaders = Vec<(String, Vec<u8>)>;
+
+pub type RawAnswered = Result<RawAnswer, ModelError>;
+
+/// What the vendor answers, whatever its status is.
+pub struct RawAnswer {
+    pub status: u16,
+    pub headers: RawHeaders,
+    /// Ends with an error where the vendor's answer broke off.
+    pub body: BoxStream<'static, Result<Bytes, ModelError>>,
 }

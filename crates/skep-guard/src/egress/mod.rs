@@ -27,4 +27,5 @@ pub use resolver::{NameResolver, SystemResolver};
 
 pub(crate) use connect::connect_to;
 pub(crate) use connector::{Dial, DialError, DialFuture, EgressSocket, Trust};
+pub(crate) use resolver::NoNames;
 pub(crate) use tls::load as load_certificates;

@@ -20,7 +20,7 @@ use super::inflow::{self, ConnectionEnd, IDLE, Inflow, everything};
 use super::names::{self, NameAnswer, NameQuestion, NameTable, QUESTION_BYTES};
 use super::namespace::InnerListeners;
 use super::request::Requests;
-use super::{NetworkRefusal, ProgramNetwork};
+use super::{InnerService, NetworkRefusal, ProgramNetwork};
 use crate::egress::{Egress, EgressCause, EgressError};
 
 /// Connections of one program at the same time; more of them wait to be accepted.
@@ -33,6 +33,8 @@ const HTTPS: u16 = 443;
 /// Leads what a program asks for to where it is allowed to go.
 pub(super) struct Switch {
     network: Arc<dyn ProgramNetwork>,
+    /// Answered here and not dialled, whatever the network lists.
+    service: Option<InnerService>,
     /// Locked to look a name or an address up.
     names: Mutex<NameTable>,
     pub contacts: ContactLog,
@@ -46,10 +48,10 @@ enum Speech {
 }
 
 impl Switch {
-    pub fn new(network: Arc<dyn ProgramNetwork>) -> Self {
+    pub fn new(network: Arc<dyn ProgramNetwork>, service: Option<InnerService>) -> Self {
         let contacts = ContactLog::new(Arc::clone(&network));
         let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-        Self { network, names: Mutex::default(), contacts, places }
+        Self { network, service, names: Mutex::default(), contacts, places }
     }
 
     fn egress(&self) -> Arc<Egress> {
@@ -136,6 +138,9 @@ impl Switch {
     /// What an allowed name gets; nothing is looked up for it.
     fn resolve(&self, question: &NameQuestion) -> NameAnswer {
         let Ok(name) = HostName::parse(&question.name) else { return NameAnswer::Unknown };
+        if self.service.as_ref().is_some_and(|service| service.name == name) {
+            return self.address_of(&name, question);
+        }
         let host = Host::Name(name);
         let egress = self.egress();
         let rules = egress.rules();
@@ -145,10 +150,8 @@ impl Switch {
                 HostVerdict::Unlisted => {}
                 HostVerdict::Denied { entry } => cause = EgressCause::HostDenied { entry },
                 HostVerdict::Listed => {
-                    let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-                    let address = host.name().and_then(|name| names.address_of(name));
-                    return address
-                        .map_or(NameAnswer::Full, |address| question.answer_with(address));
+                    let address = host.name().map(|name| self.address_of(name, question));
+                    return address.unwrap_or(NameAnswer::Unknown);
                 }
             }
         }
@@ -161,12 +164,26 @@ impl Switch {
         NameAnswer::Unknown
     }
 
+    fn address_of(&self, name: &HostName, question: &NameQuestion) -> NameAnswer {
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let address = names.address_of(name);
+        address.map_or(NameAnswer::Full, |address| question.answer_with(address))
+    }
+
     async fn connection(&self, stream: TcpStream, port: u16) {
         let Ok(SocketAddr::V4(local)) = stream.local_addr() else { return };
         let name = {
             let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
             names.name_of(*local.ip()).cloned()
         };
+        if let Some(service) = &self.service
+            && port == service.port
+            && name.as_ref() == Some(&service.name)
+        {
+            // Small pieces of an answer leave at once.
+            let _ = stream.set_nodelay(true);
+            return service.connections.serve(Box::new(stream)).await;
+        }
         let host = match name {
             Some(name) => Host::Name(name),
             None => Host::Address(IpAddr::V4(*local.ip())),

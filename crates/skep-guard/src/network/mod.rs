@@ -16,10 +16,13 @@ mod request;
 use std::fmt;
 use std::sync::Arc;
 
+use skep_core::policy::host::HostName;
+use skep_core::policy::network::NetworkRules;
+use skep_core::relay::{RelayConnections, RelayService};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::egress::Egress;
+use crate::egress::{Egress, EgressHub, NoNames};
 pub(crate) use namespace::NetworkEntrance;
 
 pub use contact::{Contact, NetworkRefusal};
@@ -50,6 +53,8 @@ pub enum RoomNetwork {
     None,
     /// The hosts that an agent's rules list, through the hive.
     Proxy(Arc<dyn ProgramNetwork>),
+    /// One service of the hive by its name, and nothing else.
+    Service(RelayService),
     /// Whatever this machine reaches, its own ports among it: the operator has asked for it in so
     /// many words.
     Full,
@@ -60,6 +65,7 @@ impl fmt::Debug for RoomNetwork {
         f.write_str(match self {
             Self::None => "None",
             Self::Proxy(_) => "Proxy",
+            Self::Service(_) => "Service",
             Self::Full => "Full",
         })
     }
@@ -76,10 +82,19 @@ pub(crate) struct ChildNetwork {
 }
 
 impl ChildNetwork {
-    /// To be made before the program starts, which enters by the entrance.
-    pub fn open(network: &Arc<dyn ProgramNetwork>) -> Result<(NetworkEntrance, Self), String> {
-        let (entrance, handover) = namespace::prepare(Arc::clone(network).egress().rules())?;
-        let switch = Arc::new(connection::Switch::new(Arc::clone(network)));
+    /// To be made before the program starts, which enters by the entrance. None where the hive
+    /// answers nothing.
+    pub fn of(network: &RoomNetwork) -> Result<Option<(NetworkEntrance, Self)>, String> {
+        let (hosts, service) = match network {
+            RoomNetwork::None | RoomNetwork::Full => return Ok(None),
+            RoomNetwork::Proxy(hosts) => (Arc::clone(hosts), None),
+            RoomNetwork::Service(service) => (no_hosts(), Some(InnerService::new(service)?)),
+        };
+        let rules = Arc::clone(Arc::clone(&hosts).egress().rules());
+        let mut ports = rules.ports();
+        ports.extend(service.as_ref().map(|service| service.port));
+        let (entrance, handover) = namespace::prepare(&rules, &ports)?;
+        let switch = Arc::new(connection::Switch::new(hosts, service));
         let (mut tasks, made) = (JoinSet::new(), CancellationToken::new());
         tasks.spawn({
             let (switch, made) = (Arc::clone(&switch), made.clone());
@@ -93,7 +108,7 @@ impl ChildNetwork {
                 }
             }
         });
-        Ok((entrance, Self { switch, tasks, made }))
+        Ok(Some((entrance, Self { switch, tasks, made })))
     }
 
     /// What the program has asked for so far.
@@ -108,5 +123,25 @@ impl ChildNetwork {
             // It is there: something else failed.
             () = self.made.cancelled() => None,
         }
+    }
+}
+
+/// Nothing is listed: what a program asks for beside its service is refused, and told as that.
+fn no_hosts() -> Arc<dyn ProgramNetwork> {
+    EgressHub::new(Arc::new(NoNames)).of(0, &Arc::new(NetworkRules::default()))
+}
+
+/// A service of the hive, by the name that a program knows it by.
+struct InnerService {
+    name: HostName,
+    port: u16,
+    connections: Arc<dyn RelayConnections>,
+}
+
+impl InnerService {
+    fn new(service: &RelayService) -> Result<Self, String> {
+        let name = HostName::parse(&service.host).map_err(|error| error.to_string())?;
+        let connections = Arc::clone(&service.connections);
+        Ok(Self { name, port: service.port, connections })
     }
 }

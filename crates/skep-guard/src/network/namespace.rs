@@ -5,6 +5,7 @@
 //! the program has no way out but to ask it. Made before `bwrap` starts, as that has none of the
 //! rights it takes.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -69,8 +70,11 @@ pub(super) struct Handover {
     sockets: usize,
 }
 
-pub(super) fn prepare(rules: &NetworkRules) -> Result<(NetworkEntrance, Handover), String> {
-    let ports: Vec<u16> = rules.ports().into_iter().filter(|port| *port != NAMES_PORT).collect();
+pub(super) fn prepare(
+    rules: &NetworkRules,
+    ports: &BTreeSet<u16>,
+) -> Result<(NetworkEntrance, Handover), String> {
+    let ports: Vec<u16> = ports.iter().copied().filter(|port| *port != NAMES_PORT).collect();
     if ports.len() > MOST_PORTS {
         return Err(format!(
             "`network` names {} ports, and a sandbox has at most {MOST_PORTS}",

@@ -11,7 +11,7 @@ use rustix::fs::MemfdFlags;
 
 use super::entrance::{self, User};
 use super::prepare::{Form, Inside};
-use super::{SandboxRoom, Settings, filter};
+use super::{ProgramFolders, SandboxRoom, Settings, filter};
 use crate::environment;
 use crate::network::RoomNetwork;
 use crate::size::Space;
@@ -90,10 +90,19 @@ pub(super) struct Line {
 pub(super) struct Shown {
     from: PathBuf,
     at: PathBuf,
+    bound: Bound,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bound {
+    /// Before what is hidden is covered.
+    Toolchain,
+    ReadOnly,
+    Writable,
 }
 
 /// The program by its path, from PATH or where distributions put it.
-pub(super) fn find(program: &Path) -> Option<PathBuf> {
+pub fn find_program(program: &Path) -> Option<PathBuf> {
     let runs = |path: &Path| {
         fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 1 != 0)
     };
@@ -112,22 +121,25 @@ pub(super) fn find(program: &Path) -> Option<PathBuf> {
 /// the workspace last.
 pub(super) fn staged(
     room: &SandboxRoom,
+    folders: &ProgramFolders,
     settings: &Settings,
     as_root: bool,
 ) -> (Vec<PathBuf>, Vec<Shown>) {
-    let folders: Vec<PathBuf> = settings
+    let read_only = room.read_only.iter().chain(&folders.read);
+    let writable = folders.write.iter().chain([&room.workspace]);
+    let all = settings
         .toolchains
         .iter()
-        .chain(&room.read_only)
-        .chain([&room.workspace])
-        .cloned()
+        .map(|path| (path, Bound::Toolchain))
+        .chain(read_only.map(|path| (path, Bound::ReadOnly)))
+        .chain(writable.map(|path| (path, Bound::Writable)));
+    let from = |index, path: &PathBuf| if as_root { entrance::stage(index) } else { path.clone() };
+    let shown: Vec<Shown> = all
+        .enumerate()
+        .map(|(index, (path, bound))| Shown { from: from(index, path), at: path.clone(), bound })
         .collect();
-    let from =
-        |index: usize, path: &PathBuf| if as_root { entrance::stage(index) } else { path.clone() };
-    let shown = folders.iter().enumerate();
-    let shown = shown.map(|(index, path)| Shown { from: from(index, path), at: path.clone() });
-    let shown = shown.collect();
-    (if as_root { folders } else { Vec::new() }, shown)
+    let staging = if as_root { &shown[..] } else { &[] };
+    (staging.iter().map(|shown| shown.at.clone()).collect(), shown)
 }
 
 pub(super) fn line(
@@ -163,20 +175,13 @@ pub(super) fn line(
         toolchains.chain(SYSTEM.map(Path::new)).any(|shown| hidden.starts_with(shown))
     };
     let masks: Vec<&PathBuf> = settings.hidden.iter().filter(is_shown).collect();
-    let (workspace, read_only) = match shown.split_last() {
-        Some(parts) => parts,
-        None => return Err("nothing is shown".to_owned()),
-    };
-    for Shown { from, at } in &read_only[..settings.toolchains.len()] {
-        line.add_paths("--ro-bind", from, at);
-    }
+    let Some(workspace) = shown.last() else { return Err("nothing is shown".to_owned()) };
+    line.bind(shown, Bound::Toolchain);
     for mask in &masks {
         line.memory(mask, COVER_BYTES);
     }
-    for Shown { from, at } in &read_only[settings.toolchains.len()..] {
-        line.add_paths("--ro-bind", from, at);
-    }
-    line.add_paths("--bind", &workspace.from, &workspace.at);
+    line.bind(shown, Bound::ReadOnly);
+    line.bind(shown, Bound::Writable);
     for mask in &masks {
         line.add_path("--remount-ro", mask);
     }
@@ -229,6 +234,13 @@ impl Line {
         self.arguments.extend([option.into(), from.into(), to.into()]);
     }
 
+    fn bind(&mut self, shown: &[Shown], bound: Bound) {
+        let option = if bound == Bound::Writable { "--bind" } else { "--ro-bind" };
+        for Shown { from, at, .. } in shown.iter().filter(|shown| shown.bound == bound) {
+            self.add_paths(option, from, at);
+        }
+    }
+
     fn environment(&mut self, settings: &Settings) {
         let bins = settings.toolchains.iter().map(|path| format!("{}/bin:", path.display()));
         let path = bins.collect::<String>() + PATH;
@@ -268,7 +280,9 @@ impl Line {
         self.data("/etc/nsswitch.conf", NAME_SOURCES)?;
         match network {
             RoomNetwork::None => Ok(()),
-            RoomNetwork::Proxy(_) => self.data("/etc/resolv.conf", NAME_SERVER),
+            RoomNetwork::Proxy(_) | RoomNetwork::Service(_) => {
+                self.data("/etc/resolv.conf", NAME_SERVER)
+            }
             // By its text: the file is often a link to where nothing is shown.
             RoomNetwork::Full => {
                 let servers = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();

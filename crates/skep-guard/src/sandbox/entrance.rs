@@ -44,8 +44,9 @@ impl User {
 
 /// As root, the user the command runs as: the owner of the workspace, and where that is root, a
 /// user of its own made from the workspace's path, to whom its files are then given. The folders
-/// it may only read are opened to that user's group. Otherwise we have no privileges to drop.
-pub(super) fn user_for(room: &SandboxRoom) -> Result<Option<User>, SandboxError> {
+/// it may only read are opened to that user's group, its `own` ones are given to it. Otherwise we
+/// have no privileges to drop.
+pub(super) fn user_for(room: &SandboxRoom, own: &[PathBuf]) -> Result<Option<User>, SandboxError> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);
     }
@@ -59,6 +60,9 @@ pub(super) fn user_for(room: &SandboxRoom) -> Result<Option<User>, SandboxError>
             .show_to(user.gid, &room.workspace)
             .map_err(|error| failed(&error))?;
     }
+    for path in own {
+        give(path, user)?;
+    }
     Ok(Some(user))
 }
 
@@ -70,14 +74,19 @@ fn owner_of(workspace: &Path) -> Result<User, SandboxError> {
         return Ok(User { uid, gid });
     }
     let number = own_number(workspace);
-    let (uid, gid) = (Uid::from_raw(number), Gid::from_raw(number));
-    Workspace::open(workspace)
+    let user = User { uid: Uid::from_raw(number), gid: Gid::from_raw(number) };
+    give(workspace, user)?;
+    Ok(user)
+}
+
+fn give(path: &Path, user: User) -> Result<(), SandboxError> {
+    let failed = |why: &dyn std::fmt::Display| broken(&format!("{}: {why}", path.display()));
+    Workspace::open(path)
         .map_err(|error| failed(&error))?
         .folder()
         .map_err(|refusal| failed(&refusal))?
-        .give_to(uid, gid)
-        .map_err(|error| failed(&error))?;
-    Ok(User { uid, gid })
+        .give_to(user.uid, user.gid)
+        .map_err(|error| failed(&error))
 }
 
 /// 52000 to 59999: above the users that systems number by hand, below those that systemd hands

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{
-    CommandLimits, Counting, INSTALL, Level, MOST_WORD_BYTES, Sandbox, SandboxError, SandboxRoom,
-    arguments, broken, entrance,
+    CommandLimits, Counting, INSTALL, Level, MOST_WORD_BYTES, ProgramFolders, Sandbox,
+    SandboxError, SandboxRoom, arguments, broken, entrance,
 };
 use crate::cgroup::Group;
 use crate::disk;
-use crate::network::{ChildNetwork, NetworkEntrance, RoomNetwork};
+use crate::network::{ChildNetwork, NetworkEntrance};
 use crate::process::{Invocation, Wall};
 use crate::processors::ProcessorStanding;
 use crate::size::{Size, Sizes, Space};
@@ -26,6 +26,7 @@ pub(crate) struct Inside {
     pub(super) environment: Vec<(String, String)>,
     /// Left open.
     pub(super) handles: Vec<OwnedFd>,
+    pub(super) folders: ProgramFolders,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +39,13 @@ pub(super) enum Form {
 impl Inside {
     pub fn line(line: String) -> Self {
         let words = vec![line.into()];
-        Self { form: Form::Line, words, environment: Vec::new(), handles: Vec::new() }
+        Self {
+            form: Form::Line,
+            words,
+            environment: Vec::new(),
+            handles: Vec::new(),
+            folders: ProgramFolders::default(),
+        }
     }
 
     /// A program and its arguments. A variable with the name of a descriptor holds its number.
@@ -46,11 +53,12 @@ impl Inside {
         words: Vec<OsString>,
         mut environment: Vec<(String, String)>,
         descriptors: Vec<(String, OwnedFd)>,
+        folders: ProgramFolders,
     ) -> Self {
         let numbers = descriptors.iter().map(|(name, it)| (name.clone(), it.as_raw_fd()));
         environment.extend(numbers.map(|(name, number)| (name, number.to_string())));
         let handles = descriptors.into_iter().map(|(_, handle)| handle).collect();
-        Self { form: Form::Program, words, environment, handles }
+        Self { form: Form::Program, words, environment, handles, folders }
     }
 
     fn on_host(self, directory: PathBuf) -> PreparedProgram {
@@ -111,22 +119,28 @@ impl Sandbox {
     /// The same without a trial before: the trial itself comes this way.
     pub(super) async fn prepare_walls(
         &self,
-        inside: Inside,
+        mut inside: Inside,
         room: &SandboxRoom,
     ) -> Result<PreparedProgram, SandboxError> {
-        let room = self.checked(room)?;
+        let room = self.checked(room, &mut inside.folders)?;
         let limits = &self.settings.limits;
         let (size, space) = self.sizes.look(&room.workspace, limits.workspace_bytes).await;
         let ready = tokio::task::spawn_blocking({
             let (room, counting, limits) = (room.clone(), self.settings.counting, limits.clone());
-            move || Ok::<_, SandboxError>((entrance::user_for(&room)?, group(counting, &limits)))
+            let own = inside.folders.write.clone();
+            move || {
+                let user = entrance::user_for(&room, &own)?;
+                Ok::<_, SandboxError>((user, group(counting, &limits)))
+            }
         });
         let (user, group) = ready.await.map_err(|_| broken("it is shutting down"))??;
-        let program = arguments::find(&self.settings.bubblewrap).ok_or(SandboxError::Missing {
-            why: "bubblewrap is not installed".to_owned(),
-            remedy: INSTALL,
-        })?;
-        let (staging, shown) = arguments::staged(&room, &self.settings, user.is_some());
+        let program =
+            arguments::find_program(&self.settings.bubblewrap).ok_or(SandboxError::Missing {
+                why: "bubblewrap is not installed".to_owned(),
+                remedy: INSTALL,
+            })?;
+        let (staging, shown) =
+            arguments::staged(&room, &inside.folders, &self.settings, user.is_some());
         let named = user.unwrap_or_else(entrance::User::own);
         let notice = size.map_or_else(String::new, |size| notice(size, space, limits));
         let parts = (&inside, notice.as_str());
@@ -134,13 +148,8 @@ impl Sandbox {
         let mut line = line.map_err(|why| broken(&why))?;
         let leash = line.leash;
         line.handles.extend(inside.handles);
-        let (network_entrance, network) = match &room.network {
-            RoomNetwork::Proxy(egress) => {
-                let made = ChildNetwork::open(egress).map_err(|why| broken(&why))?;
-                (Some(made.0), Some(made.1))
-            }
-            RoomNetwork::None | RoomNetwork::Full => (None, None),
-        };
+        let (network_entrance, network) =
+            ChildNetwork::of(&room.network).map_err(|why| broken(&why))?.unzip();
         let standing =
             ProcessorStanding::of(group.as_ref().is_some_and(|group| group.shares_time()));
         let enter = entrance::SandboxEntrance::new(user, standing.entrance(), staging, limits);
@@ -167,15 +176,23 @@ impl Sandbox {
     }
 
     /// The room by its real paths, when it shows nothing that is hidden.
-    fn checked(&self, room: &SandboxRoom) -> Result<SandboxRoom, SandboxError> {
+    fn checked(
+        &self,
+        room: &SandboxRoom,
+        folders: &mut ProgramFolders,
+    ) -> Result<SandboxRoom, SandboxError> {
         let real = |path: &PathBuf| {
             path.canonicalize().map_err(|error| broken(&format!("{}: {error}", path.display())))
         };
         let workspace = real(&room.workspace)?;
         let read_only = room.read_only.iter().map(real).collect::<Result<Vec<_>, _>>()?;
+        for folder in folders.read.iter_mut().chain(&mut folders.write) {
+            *folder = real(folder)?;
+        }
+        let own = || folders.read.iter().chain(&folders.write);
         for hidden in &self.settings.hidden {
             let shows = |path: &Path| hidden.starts_with(path);
-            if shows(&workspace) || read_only.iter().any(|path| shows(path)) {
+            if shows(&workspace) || read_only.iter().chain(own()).any(|path| shows(path)) {
                 return Err(broken(&format!("it would show {}", hidden.display())));
             }
         }

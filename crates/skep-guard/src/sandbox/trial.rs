@@ -3,20 +3,18 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
-use skep_core::BoxFuture;
-use skep_core::policy::host::HostName;
 use skep_core::policy::network::{HostEntry, NetworkRules};
 use tokio_util::sync::CancellationToken;
 
 use super::{INSTALL, Inside, Level, Sandbox, SandboxError, SandboxRoom, ShellCommand};
-use crate::egress::{EgressHub, NameResolver};
+use crate::egress::{EgressHub, NoNames};
 use crate::network::RoomNetwork;
 use crate::process::{Ending, JobOutput, LiveOutput};
 use crate::random;
@@ -101,14 +99,6 @@ pub(super) enum TrialNetwork {
 /// The host that the trial lists. Nobody has such a name, and it is never looked up: the trial
 /// asks it for another host, which the hive refuses.
 const LISTED: &str = "skep-trial.invalid";
-
-struct NoNames;
-
-impl NameResolver for NoNames {
-    fn resolve<'a>(&'a self, _: &'a HostName) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
-}
 
 impl TrialNetwork {
     fn network(self) -> Result<RoomNetwork, String> {

@@ -23,6 +23,8 @@ use crate::network_trial;
 use crate::scene::{hostile, processes_in, text};
 use crate::web::{Net, Site, ok};
 
+mod only_service;
+
 const NAME: &str = "allowed.test";
 
 /// A workspace, a sandbox and a way out.

@@ -346,12 +346,7 @@ impl Decoder {
 
     fn end(&mut self, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
         let stop_reason = match self.stop_reason.as_deref() {
-            Some("end_turn") => StopReason::EndTurn,
-            Some("tool_use") => StopReason::ToolUse,
-            Some("max_tokens") => StopReason::MaxTokens,
-            Some("stop_sequence") => StopReason::StopSequence,
-            Some("refusal") => StopReason::Refusal,
-            Some(_) => StopReason::Other,
+            Some(reason) => stop_reason(reason),
             None if self.calls > 0 || self.ended.is_some() => StopReason::ToolUse,
             None if self.said => StopReason::EndTurn,
             None => return Err(garbage("end without a reason")),
@@ -381,6 +376,17 @@ impl Decoder {
         let model = std::mem::take(&mut self.model);
         events.push(end((VENDOR, API), model, self.usage.total(), stop_reason));
         Ok(())
+    }
+}
+
+pub(crate) fn stop_reason(word: &str) -> StopReason {
+    match word {
+        "end_turn" => StopReason::EndTurn,
+        "tool_use" => StopReason::ToolUse,
+        "max_tokens" => StopReason::MaxTokens,
+        "stop_sequence" => StopReason::StopSequence,
+        "refusal" => StopReason::Refusal,
+        _ => StopReason::Other,
     }
 }
 

@@ -53,7 +53,8 @@ fn tool(tool: &ToolSpec) -> Value {
     })
 }
 
-fn input(request: &ModelRequest) -> Vec<Value> {
+/// The messages as items of this wire: every call with its result behind it.
+pub fn input(request: &ModelRequest) -> Vec<Value> {
     let mut items = Vec::with_capacity(request.messages.len());
     for piece in conversation::pieces(request) {
         match piece {

@@ -241,6 +241,7 @@ impl Turn {
         let used = u32::try_from(self.lease.steps).unwrap_or(u32::MAX);
         TurnRequest {
             agent: self.agent.name.clone(),
+            agent_id: self.lease.agent,
             turn: self.lease.turn.clone(),
             session: self.lease.session.clone(),
             profile: Arc::clone(&self.agent.profile),

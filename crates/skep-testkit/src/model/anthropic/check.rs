@@ -38,6 +38,11 @@ const FIELDS: &[&str] = &[
     "user_profile_id",
     "workspace_id",
 ];
+/// Known to the service only with a word in `anthropic-beta`.
+const CONTEXT_MANAGEMENT: &str = "context_management";
+const CONTEXT_BETA: &str = "context-management-";
+/// With it, `system` is a role as well.
+const SYSTEM_ROLE_BETA: &str = "mid-conversation-";
 const TOOL_FIELDS: &[&str] = &[
     "type",
     "name",
@@ -68,7 +73,10 @@ pub(crate) fn request(request: &ModelRequest) -> Checked {
     let Value::Object(body) = &request.body else {
         return Err(Refusal::invalid("The request body is not valid JSON."));
     };
-    only_fields("", body, FIELDS)?;
+    let betas = request.header("anthropic-beta").unwrap_or_default();
+    let mut fields = FIELDS.to_vec();
+    fields.extend(betas.contains(CONTEXT_BETA).then_some(CONTEXT_MANAGEMENT));
+    only_fields("", body, &fields)?;
     if request.header("anthropic-version") == Some(NEW_VERSION) {
         check_new_version(body)?;
     }
@@ -84,7 +92,13 @@ pub(crate) fn request(request: &ModelRequest) -> Checked {
     check_system(body.get("system"))?;
     check_tools(body)?;
     let thinks = body.get("thinking").is_some_and(|thinking| thinking["type"] == "enabled");
-    history::messages(body.get("messages"), thinks)?;
+    let messages = match body.get("messages") {
+        Some(Value::Array(messages)) if betas.contains(SYSTEM_ROLE_BETA) => {
+            Some(Value::Array(history::without_system(messages)?))
+        }
+        messages => messages.cloned(),
+    };
+    history::messages(messages.as_ref(), thinks)?;
     let marks = cache_marks(&request.body);
     require(marks <= CACHE_MARKS, || {
         format!("A maximum of 4 blocks with cache_control may be provided. Found {marks}.")

@@ -31,6 +31,17 @@ pub(crate) fn messages(messages: Option<&Value>, thinks: bool) -> Checked {
     if thinks { starts_with_thinking(&turns) } else { Ok(()) }
 }
 
+/// The conversation between user and assistant, where the system may speak in the middle of it.
+pub(crate) fn without_system(messages: &[Value]) -> Result<Vec<Value>, Refusal> {
+    for (at, message) in messages.iter().enumerate().filter(|(_, it)| it["role"] == "system") {
+        let blocks = message["content"].as_array().into_iter().flatten();
+        for (index, part) in blocks.enumerate() {
+            block(&format!("messages.{at}.content.{index}."), "system", part)?;
+        }
+    }
+    Ok(messages.iter().filter(|message| message["role"] != "system").cloned().collect())
+}
+
 /// The turn under way: what the assistant did since a user said something.
 fn starts_with_thinking(turns: &[Turn<'_>]) -> Checked {
     let said = |turn: &Turn<'_>| turn.blocks.iter().any(|block| block["type"] != "tool_result");

@@ -9,6 +9,7 @@ use super::history;
 
 const FIELDS: &[&str] = &[
     "background",
+    "client_metadata",
     "context_management",
     "conversation",
     "include",
@@ -51,6 +52,8 @@ const TOOL_FIELDS: &[&str] = &[
     "defer_loading",
     "output_schema",
 ];
+/// Of a tool whose input is a text instead of an object.
+const CUSTOM_FIELDS: &[&str] = &["type", "name", "description", "format"];
 const REASONING_FIELDS: &[&str] = &["context", "effort", "generate_summary", "mode", "summary"];
 const INCLUDABLE: &[&str] = &[
     "file_search_call.results",
@@ -116,8 +119,11 @@ fn check_tools(tools: &Value) -> Checked {
         let Value::Object(fields) = tool else {
             return Err(Refusal::invalid(format!("Invalid type for 'tools[{at}]'.")));
         };
-        require(tool["type"] == "function", || format!("Invalid value for '{place}type'."))?;
-        only_fields(&place, fields, TOOL_FIELDS)?;
+        let custom = tool["type"] == "custom";
+        require(custom || tool["type"] == "function", || {
+            format!("Invalid value for '{place}type'.")
+        })?;
+        only_fields(&place, fields, if custom { CUSTOM_FIELDS } else { TOOL_FIELDS })?;
         let name = tool["name"].as_str().unwrap_or_default();
         require(is_name(name, 128), || {
             format!(
@@ -125,7 +131,9 @@ fn check_tools(tools: &Value) -> Checked {
                  matches the pattern '^[a-zA-Z0-9_-]+$'."
             )
         })?;
-        openai::check_function(tool)?;
+        if !custom {
+            openai::check_function(tool)?;
+        }
     }
     Ok(())
 }
